@@ -16,7 +16,7 @@ class Recording(SlowAllocator):
         self.at = 1 << 40
         usual = {
             "expandable": False, "max_split": None, "rounding": 20 * MIB, "divisions": [0] * 16, "threshold": 0.0,
-            "limit": None, "oldest_first": False,
+            "limit": None, "tie_break": "address",
         }  # fmt: skip
         super().__init__(self.place, capacity, 1 << 40, **(usual | settings))
         self.sizes: dict[int, int] = {}

@@ -20,6 +20,7 @@ class Range:
     size: int
     state: str
     freed_at: int = 0
+    number: int = 0
 
 
 @dataclass
@@ -32,14 +33,15 @@ class Segment:
     number: int
     ranges: list[Range] = field(default_factory=list)
 
-    def join(self) -> None:
-        """Joins neighbours that are both free or both unmapped."""
+    def join(self, number: int = -1) -> None:
+        """Joins neighbours that are both free or both unmapped; the block with this number absorbs others."""
         at = 0
         while at + 1 < len(self.ranges):
             one, two = self.ranges[at], self.ranges[at + 1]
             if one.state == two.state != USED:
                 one.size += two.size
                 one.freed_at = max(one.freed_at, two.freed_at)
+                one.number = number if two.number == number else one.number
                 del self.ranges[at + 1]
             else:
                 at += 1
@@ -74,16 +76,16 @@ class SlowAllocator:
         divisions: list[int],
         threshold: float,
         limit: int | None,
-        oldest_first: bool,
+        tie_break: str,
         large_segment: int = 20 * MIB,
     ) -> None:
         self.addresses, self.capacity, self.total = addresses, capacity, total
         self.expandable, self.max_split, self.rounding = expandable, max_split, rounding
-        self.divisions, self.threshold, self.limit, self.oldest_first = divisions, threshold, limit, oldest_first
+        self.divisions, self.threshold, self.limit, self.tie_break = divisions, threshold, limit, tie_break
         self.large_segment = large_segment
         self.segments: list[Segment] = []
         self.events: list[tuple[str, int]] = []
-        self.count = self.peak = self.retries = 0
+        self.count = self.peak = self.retries = self.blocks = 0
         self.asked: dict[tuple[Any, bool], int] = {}
 
     @property
@@ -121,7 +123,8 @@ class SlowAllocator:
             cut = rest > MIB and (self.max_split is None or need < self.max_split)
         if cut:
             now = self.asked.get((pool, small), 0)
-            segment.replace(block, Range(block.start, need, USED), Range(block.start + need, rest, FREE, now))
+            used = Range(block.start, need, USED, number=self.new_number())
+            segment.replace(block, used, Range(block.start + need, rest, FREE, now, block.number))
         else:
             block.state = USED
         return block.start
@@ -134,7 +137,7 @@ class SlowAllocator:
                     for other in segment.ranges:
                         if other.state == FREE and (other is block):
                             other.freed_at = self.asked.get((segment.pool, segment.small), 0)
-                    segment.join()
+                    segment.join(block.number)
                     return
         raise AssertionError("no such block")
 
@@ -146,7 +149,12 @@ class SlowAllocator:
             for r in s.ranges
             if r.state == FREE and r.size >= need
         ]
-        return sorted(found, key=lambda f: (f[1].size, f[0].number if self.oldest_first else 0, f[1].start))
+        ranks = {"address": lambda f: 0, "segment": lambda f: f[0].number, "block": lambda f: f[1].number}
+        return sorted(found, key=lambda f: (f[1].size, ranks[self.tie_break](f), f[1].start))
+
+    def new_number(self) -> int:
+        self.blocks += 1
+        return self.blocks
 
     def best(self, need: int, stream: int, pool: Any, small: bool) -> tuple[Segment, Range] | None:
         found = self.candidates(need, stream, pool, small)
@@ -185,7 +193,7 @@ class SlowAllocator:
             return None
         segment = Segment(self.addresses(length), small, pool, stream, False, self.count)
         self.count += 1
-        block = Range(segment.start, length, FREE)
+        block = Range(segment.start, length, FREE, number=self.new_number())
         segment.ranges.append(block)
         self.segments.append(segment)
         self.note("segment_alloc", length)
@@ -209,7 +217,7 @@ class SlowAllocator:
         length = math.ceil((self.total + self.total // 8) / granule) * granule
         segment = Segment(self.addresses(length), small, pool, stream, True, self.count)
         self.count += 1
-        segment.ranges.append(Range(segment.start, length, UNMAPPED))
+        segment.ranges.append(Range(segment.start, length, UNMAPPED, number=self.new_number()))
         self.segments.append(segment)
         return self.map(segment, segment.start, need, granule)
 
@@ -228,9 +236,9 @@ class SlowAllocator:
             if self.reserved + length > self.capacity:
                 return None
             now = self.asked.get((segment.pool, segment.small), 0)
-            rest = Range(end, unmapped.size - length, UNMAPPED)
-            segment.replace(unmapped, Range(unmapped.start, length, FREE, now), rest)
-            segment.join()
+            rest = Range(end, unmapped.size - length, UNMAPPED, number=self.new_number())
+            segment.replace(unmapped, Range(unmapped.start, length, FREE, now, unmapped.number), rest)
+            segment.join(unmapped.number)
             self.note("segment_map", length)
 
     def release_oversize(self, need: int, stream: int, pool: Any, small: bool) -> bool:
@@ -263,7 +271,6 @@ class SlowAllocator:
             for segment in mine:
                 if segment.growing:
                     unmapped = [self.unmap(segment, block) for block in segment.ranges[:] if block.state == FREE]
-                    segment.join()
                     if any(unmapped) and [r.state for r in segment.ranges] == [UNMAPPED]:
                         self.segments.remove(segment)
 
@@ -275,10 +282,11 @@ class SlowAllocator:
             return False
         segment.replace(
             block,
-            Range(block.start, start - block.start, FREE, block.freed_at),
-            Range(start, end - start, UNMAPPED),
-            Range(end, block.start + block.size - end, FREE, block.freed_at),
+            Range(block.start, start - block.start, FREE, block.freed_at, self.new_number()),
+            Range(start, end - start, UNMAPPED, number=block.number),
+            Range(end, block.start + block.size - end, FREE, block.freed_at, self.new_number()),
         )
+        segment.join(block.number)
         self.note("segment_unmap", end - start)
         return True
 

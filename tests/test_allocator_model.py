@@ -20,7 +20,7 @@ from snapreport.allocator.check import self_check
 from snapreport.allocator.model import CachingAllocator
 from snapreport.allocator.placement import Ascending, placements
 from snapreport.allocator.replay import replay
-from snapreport.allocator.settings import AllocatorSettings, parse_settings, recorded_settings
+from snapreport.allocator.settings import TIE_BREAKS, AllocatorSettings, parse_settings, recorded_settings
 from snapreport.allocator.start import start_state
 from snapreport.allocator.trace import Trace, trace_of
 from snapreport.errors import SettingsError
@@ -59,7 +59,7 @@ SETTINGS = st.fixed_dictionaries({
     "divisions": st.sampled_from([[0] * 16, [4] * 16, [1, 2, 4, 8] * 4]),
     "threshold": st.sampled_from([0.0, 0.3, 0.8]),
     "limit": st.sampled_from([None, 150 * MIB, 300 * MIB]),
-    "oldest_first": st.booleans(),
+    "tie_break": st.sampled_from(TIE_BREAKS),
     "large_segment": st.sampled_from([20 * MIB, 20 * MIB, 33 * MIB, 64 * MIB]),
 })  # fmt: skip
 
@@ -74,7 +74,7 @@ def test_equals_the_slow_allocator(steps: list[Any], chosen: dict[str, Any], cap
     memory = Ascending(capacity)
     own = AllocatorSettings(
         chosen["expandable"], chosen["max_split"], chosen["rounding"], tuple(chosen["divisions"]),
-        chosen["threshold"], None, chosen["oldest_first"], chosen["large_segment"],
+        chosen["threshold"], None, chosen["tie_break"], chosen["large_segment"],
     )  # fmt: skip
     model = Noting(memory, own, None, chosen["limit"])
     same_addresses = Ascending(capacity)

@@ -37,7 +37,7 @@ ASK = """async ([device, settings, start, memory]) => {
     const answer = await snapreport.whatIf(device, { settings, start, memory })
     const { exact, allocations, sameAllocations, segmentEvents, settings: own } = answer.check
     return {
-        check: [exact, allocations, sameAllocations, segmentEvents, own.oldestFirst],
+        check: [exact, allocations, sameAllocations, segmentEvents, own.tieBreak],
         reason: answer.check.reason, limits: answer.limits, residual: answer.residual, placements: answer.placements,
         runs: answer.runs.map(run => ({
             peak: run.peakReserved, low: run.low, high: run.high, retries: run.retries, oom: run.oomEvent,
@@ -76,7 +76,7 @@ def agree(opened: Any, path: Path, numbers: list[int] | None = None) -> None:
             if not check.exact:
                 assert got["runs"] == []
                 continue
-            same = [check.allocations, check.same_allocations, check.segment_events, check.settings.oldest_first]
+            same = [check.allocations, check.same_allocations, check.segment_events, check.settings.tie_break]
             assert got["check"][1:] == same
             assert got["limits"] == limits(whatif)
             assert (got["placements"], got["residual"]) == (whatif.placements, whatif.residual)

@@ -22,6 +22,7 @@ from snapreport import allocator_facts as facts
 from snapreport import samples
 from snapreport.allocator.settings import (
     DEFAULT,
+    TIE_BREAKS,
     AllocatorSettings,
     both_readings,
     parse_settings,
@@ -271,17 +272,15 @@ def test_pytorch_itself_reads_the_lists_so(environment: fake_torch.FakeTorch, tm
         divisions=st.lists(st.sampled_from([0, 1, 2, 4, 8, 1024]), min_size=16, max_size=16).map(tuple),
         garbage_collection_threshold=st.floats(1e-12, 1, exclude_max=True),
         memory_fraction=st.none() | st.floats(1e-12, 1),
-        oldest_first=st.booleans(),
+        tie_break=st.sampled_from(TIE_BREAKS),
         large_segment=st.integers(11, 10**6).map(lambda mib: mib * MIB),
         since_2_12=st.sampled_from([None, False, True]),
     )
 )
 def test_printed_settings_are_read_back(settings: AllocatorSettings) -> None:
     """Whatever was set before; by the PyTorch that printed them, and by every other."""
-    other = replace(
-        AllocatorSettings(True, 30 * MIB, 50 * MIB, (4,) * 16, 0.5, 0.5), oldest_first=settings.oldest_first
-    )
-    for base in (AllocatorSettings(oldest_first=settings.oldest_first), other):
+    other = replace(AllocatorSettings(True, 30 * MIB, 50 * MIB, (4,) * 16, 0.5, 0.5), tie_break=settings.tie_break)
+    for base in (AllocatorSettings(tie_break=settings.tie_break), other):
         texts = [DEFAULT] if base is other else []
         read = parse_settings([*texts, settings.text()], replace(base, since_2_12=settings.since_2_12))
         assert read == settings

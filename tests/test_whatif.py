@@ -32,6 +32,14 @@ def fragmented() -> Path:
     return corpus.path_of("fragmentation")
 
 
+def test_pytorch_2_12_uses_the_block_that_is_older() -> None:
+    """Of free blocks of equal size: not the one at the lower address, as before, nor that of the older segment."""
+    path = Path(__file__).parent / "recordings" / "allocator" / "torch-2.12.pickle.xz"
+    check = WhatIf(snapreport.load(path).timeline(0)).check
+    assert check.exact
+    assert check.settings.tie_break == "block"
+
+
 def test_the_document(fragmented: Path) -> None:
     run = in_process("whatif", fragmented, "--json")
     assert run.code == 0
@@ -157,7 +165,7 @@ def test_what_is_left_out_never_happens() -> None:
     addresses = Ascending(None)
     slow = SlowAllocator(
         lambda size: addresses.reserve(size, True), 1 << 62, 1 << 40, expandable=False, max_split=None,
-        rounding=20 * MIB, divisions=[0] * 16, threshold=0, limit=None, oldest_first=whatif.own.oldest_first,
+        rounding=20 * MIB, divisions=[0] * 16, threshold=0, limit=None, tie_break=whatif.own.tie_break,
     )  # fmt: skip
     assert whatif.trace.starts_empty
     live: dict[int, int] = {}

@@ -67,7 +67,7 @@ class Block:
 
     `free` is false while the block is allocated or its free is pending. `age` is the pool's count of requests when the
     block became free. `expandable` is the expandable segment that the block is part of, None in other segments.
-    `rank` orders free blocks of equal size before their address does, see `AllocatorSettings.oldest_first`.
+    `rank` orders free blocks of equal size before their address does, see `settings.TIE_BREAKS`.
     `segment_frames` is a note of the caller about the segment (its stack trace); as in PyTorch it follows the head
     block when blocks merge.
     """

@@ -9,7 +9,7 @@ import numpy as np
 
 from snapreport.allocator.placement import Recorded
 from snapreport.allocator.replay import Replayed, replay
-from snapreport.allocator.settings import AllocatorSettings
+from snapreport.allocator.settings import TIE_BREAKS, AllocatorSettings
 from snapreport.allocator.trace import ALLOC, EMPTY_CACHE, GROWS, OOM, RELEASES, RETRY, Trace
 from snapreport.allocator_facts import NEW_SETTINGS, sentence
 from snapreport.number_format import share_text
@@ -52,12 +52,13 @@ def self_check(trace: Trace, start: State) -> Check:
     # equal free blocks is used depends on the version of PyTorch, which no snapshot names; newer ones have more
     # settings.
     is_new = not NEW_SETTINGS.isdisjoint(trace.timeline.recording.settings)
+    tie_breaks = TIE_BREAKS[::-1] if is_new else TIE_BREAKS
     best: Check | None = None
     for recorded_retries in (True, False):
         if not recorded_retries and trace.capacity.bytes is None:
             break
-        for oldest_first in (is_new, not is_new):
-            settings = replace(trace.settings, oldest_first=oldest_first)
+        for tie_break in tie_breaks:
+            settings = replace(trace.settings, tie_break=tie_break)
             check = _compare(trace, settings, start, recorded_retries)
             if check.exact:
                 return check

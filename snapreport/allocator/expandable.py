@@ -27,6 +27,7 @@ class Allocator(Protocol):
     memory: Memory
     large_segment: int
     reserved: int
+    ranks_blocks: bool
 
     def next_rank(self) -> int: ...
 
@@ -113,10 +114,8 @@ def _map(allocator: Allocator, block: Block, size: int) -> bool:
     pool.remove_unmapped(block)
     block.mapped = True
     if length < block.size:
-        rest = allocator.block_type(start + length, block.size - length, pool, block.stream)
+        rest = _part(allocator, block, start + length, block.size - length)
         rest.mapped = False
-        rest.expandable = segment
-        rest.rank = block.rank
         rest.splice(block, block.next)
         pool.insert_unmapped(rest)
         block.size = length
@@ -139,15 +138,11 @@ def unmap(allocator: Allocator, block: Block) -> None:
     pool.remove(block)
     before, after = start - block.address, block.address + block.size - end
     if before:
-        rest = allocator.block_type(block.address, before, pool, block.stream)
-        rest.expandable = segment
-        rest.rank = block.rank
+        rest = _part(allocator, block, block.address, before)
         rest.splice(block.previous, block)
         pool.insert(rest)
     if after:
-        rest = allocator.block_type(end, after, pool, block.stream)
-        rest.expandable = segment
-        rest.rank = block.rank
+        rest = _part(allocator, block, end, after)
         rest.splice(block, block.next)
         pool.insert(rest)
     block.address, block.size, block.mapped = start, end - start, False
@@ -160,3 +155,10 @@ def unmap(allocator: Allocator, block: Block) -> None:
     if block.previous is None and block.next is None:
         pool.remove_unmapped(block)
         allocator.memory.release(segment.address, segment.size)
+
+
+def _part(allocator: Allocator, block: Block, address: int, size: int) -> Block:
+    part = allocator.block_type(address, size, block.pool, block.stream)
+    part.expandable = block.expandable
+    part.rank = allocator.next_rank() if allocator.ranks_blocks else block.rank
+    return part

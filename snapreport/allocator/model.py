@@ -24,7 +24,7 @@ from snapreport.allocator.blocks import (
     segment_size,
 )
 from snapreport.allocator.expandable import best_expandable, grow, unmap
-from snapreport.allocator.settings import AllocatorSettings
+from snapreport.allocator.settings import ADDRESS, BLOCK, AllocatorSettings
 
 SEGMENT_ALLOC = "segment_alloc"
 SEGMENT_FREE = "segment_free"
@@ -55,7 +55,8 @@ class CachingAllocator:
         self._threshold = int(settings.garbage_collection_threshold * (limit or 0))
         self.reserved = self.peak_reserved = 0
         self.retries = self.collected = 0
-        self._segments = 0 if settings.oldest_first else None
+        self._ranked = 0 if settings.tie_break != ADDRESS else None
+        self.ranks_blocks = settings.tie_break == BLOCK
         self.default_pool = default_pool
         self.pools: dict[PoolId, tuple[BlockPool, BlockPool]] = {}
         self.freeable: set[PoolId] = set()
@@ -87,7 +88,7 @@ class CachingAllocator:
             rest = block
             block = self.block_type(rest.address, size, pool, stream)
             block.expandable = rest.expandable
-            block.rank = rest.rank
+            block.rank = self.next_rank() if self.ranks_blocks else rest.rank
             before = rest.previous
             if before is not None:
                 before.next = block
@@ -129,11 +130,11 @@ class CachingAllocator:
         """Called for each segment that is allocated, freed, mapped or unmapped; `block` is part of it."""
 
     def next_rank(self) -> int:
-        """The rank of a new segment, in place in a key; 0 for all where addresses alone decide."""
-        if self._segments is None:
+        """The rank of a new segment or block, in place in a key; 0 for all where addresses alone decide."""
+        if self._ranked is None:
             return 0
-        self._segments += 1
-        return self._segments << ADDRESS_BITS
+        self._ranked += 1
+        return self._ranked << ADDRESS_BITS
 
     def add_reserved(self, size: int) -> None:
         """Counts bytes of a new segment."""

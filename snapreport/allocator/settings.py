@@ -18,6 +18,9 @@ from snapreport.timeline.rounding import INTERVALS, allocator_rules
 MIB = 1 << 20
 DEFAULT = sentence("notes", "default")
 """The text of settings that are all as PyTorch has them."""
+ADDRESS, BLOCK, SEGMENT = TIE_BREAKS = ("address", "block", "segment")
+"""What decides between free blocks of equal size: their addresses (PyTorch 2.6 and 2.9), the age of the blocks, where
+what remains of a split is the older part (2.12), or the age of their segments, then the address (2.15)."""
 _SINCE_2_9 = "graph_capture_record_stream_reuse"
 
 
@@ -28,9 +31,9 @@ class AllocatorSettings:
     max_split_size: bytes; blocks of at least this size are never split (None: no limit). max_non_split_rounding: bytes
     by which such a block may exceed a request. divisions: by interval of ``INTERVALS``, into how many steps a power of
     two is divided (0: sizes are rounded to 512 bytes only). memory_fraction: of the device's memory, as in
-    ``torch.cuda.set_per_process_memory_fraction``; garbage collection works only with it. oldest_first: no setting, but
-    how the PyTorch version chooses between free blocks of equal size: by the age of their segments (2.15), else by
-    address (2.9 and older); the self-check finds out which. large_segment: bytes of a segment for requests of 1 to
+    ``torch.cuda.set_per_process_memory_fraction``; garbage collection works only with it. tie_break: no setting, but
+    by what the PyTorch version chooses between free blocks of equal size, see :data:`TIE_BREAKS`; the self-check finds
+    out which. large_segment: bytes of a segment for requests of 1 to
     10 MiB, and of a granule of expandable segments in the large pool (large_segment_size_mb, newer than 2.9).
     since_2_12: no setting either, but whether values are read as by PyTorch 2.12 to 2.15, or as by 2.6 to 2.9 (see
     ``parse_settings``); None where it is not known which of them recorded.
@@ -42,7 +45,7 @@ class AllocatorSettings:
     divisions: tuple[int, ...] = (DEFAULTS["divisions"],) * INTERVALS
     garbage_collection_threshold: float = DEFAULTS["garbage_collection_threshold"]
     memory_fraction: float | None = DEFAULTS["memory_fraction"]
-    oldest_first: bool = DEFAULTS["oldest_first"]
+    tie_break: str = DEFAULTS["tie_break"]
     large_segment: int = DEFAULTS["large_segment"]
     since_2_12: bool | None = DEFAULTS["since_2_12"]
 
@@ -109,7 +112,7 @@ def parse_settings(texts: Iterable[str], base: AllocatorSettings) -> AllocatorSe
         parts = [part.strip() for part in re.split(r",(?![^\[]*\])", text) if part.strip()]
         for part in parts or [text]:
             if part == DEFAULT:
-                base = AllocatorSettings(oldest_first=base.oldest_first, since_2_12=base.since_2_12)
+                base = AllocatorSettings(tie_break=base.tie_break, since_2_12=base.since_2_12)
                 continue
             key, _, value = (word.strip() for word in part.partition(":"))
             if not value:

@@ -24,7 +24,7 @@ export class CachingAllocator {
   readonly largeSegment: number
   private readonly collects: boolean
   private readonly threshold: number
-  private segments = 0
+  private ranked = 0
 
   /** `limit`: bytes that a memory fraction allows; null: none was set. `onSegment` is called for every segment event. */
   constructor(
@@ -52,7 +52,7 @@ export class CachingAllocator {
       const rest = block
       block = new Block(rest.address, size, pool, stream)
       block.expandable = rest.expandable
-      block.rank = rest.rank
+      block.rank = this.partRank(rest)
       block.splice(rest.previous, rest)
       rest.address += size
       rest.size = left
@@ -88,8 +88,14 @@ export class CachingAllocator {
     if (this.reserved > this.peakReserved) this.peakReserved = this.reserved
   }
 
+  /** Of a new segment. */
   nextRank(): number {
-    return this.settings.oldestFirst ? ++this.segments : 0
+    return this.settings.tieBreak === 'address' ? 0 : ++this.ranked
+  }
+
+  /** Of a new part of a block. */
+  partRank(block: Block): number {
+    return this.settings.tieBreak === 'block' ? ++this.ranked : block.rank
   }
 
   private takeFree(pool: BlockPool, stream: number, size: number): Block | null {

@@ -6,7 +6,7 @@ import { formatShare } from '../layout/format'
 import { OverlapError } from './blocks'
 import { RecordedMemory } from './placement'
 import { type Outcome, replayTrace } from './replay'
-import type { AllocatorSettings } from './settings'
+import { type AllocatorSettings, TIE_BREAKS } from './settings'
 import { ALLOC, EMPTY_CACHE, OOM, RETRY, type Trace } from './trace'
 
 export interface Check {
@@ -27,8 +27,8 @@ export function* selfCheck(trace: Trace): Generator<number, Check> {
   let best: Check | null = null
   for (const recordedRetries of [true, false]) {
     if (!recordedRetries && trace.capacity === Infinity) break
-    for (const oldestFirst of [trace.isNew, !trace.isNew]) {
-      const settings = { ...trace.settings, oldestFirst }
+    for (const tieBreak of trace.isNew ? [...TIE_BREAKS].reverse() : TIE_BREAKS) {
+      const settings = { ...trace.settings, tieBreak }
       const memory = new RecordedMemory(recordedRetries ? Infinity : trace.capacity, segmentsAt(trace))
       const check = yield* checkOf(trace, settings, memory, recordedRetries)
       if (check.exact) return check

@@ -61,7 +61,7 @@ function map(allocator: CachingAllocator, block: Block, size: number): boolean {
   pool.removeUnmapped(block)
   block.mapped = true
   if (length < block.size) {
-    const rest = partOf(block, start + length, block.size - length)
+    const rest = partOf(allocator, block, start + length, block.size - length)
     rest.mapped = false
     rest.splice(block, block.next)
     pool.insertUnmapped(rest)
@@ -86,12 +86,12 @@ export function unmap(allocator: CachingAllocator, block: Block): void {
   const before = start - block.address
   const after = block.address + block.size - end
   if (before) {
-    const rest = partOf(block, block.address, before)
+    const rest = partOf(allocator, block, block.address, before)
     rest.splice(block.previous, block)
     pool.insert(rest)
   }
   if (after) {
-    const rest = partOf(block, end, after)
+    const rest = partOf(allocator, block, end, after)
     rest.splice(block, block.next)
     pool.insert(rest)
   }
@@ -110,9 +110,9 @@ export function unmap(allocator: CachingAllocator, block: Block): void {
   }
 }
 
-function partOf(block: Block, address: number, size: number): Block {
+function partOf(allocator: CachingAllocator, block: Block, address: number, size: number): Block {
   const part = new Block(address, size, block.pool, block.stream)
   part.expandable = block.expandable
-  part.rank = block.rank
+  part.rank = allocator.partRank(block)
   return part
 }

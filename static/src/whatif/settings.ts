@@ -19,11 +19,15 @@ export interface AllocatorSettings {
   threshold: number
   /** Of the device's memory; null: no memory fraction was set, and garbage collection does nothing. */
   fraction: number | null
-  /** Free blocks of equal size are chosen by the age of their segments (PyTorch 2.15), else by address. */
-  oldestFirst: boolean
+  /** What decides between free blocks of equal size; the self-check finds out which. */
+  tieBreak: TieBreak
   /** Values are read as by PyTorch 2.12 to 2.15, or as by 2.6 to 2.9; null: which of them recorded is not known. */
   since212: boolean | null
 }
+
+/** See snapreport/allocator/settings.py. */
+export const TIE_BREAKS = ['address', 'block', 'segment'] as const
+export type TieBreak = (typeof TIE_BREAKS)[number]
 
 const PYTORCH_DEFAULTS = recordedSettings(undefined, false, null)
 
@@ -53,7 +57,7 @@ export function recordedSettings(
         ? threshold
         : defaults.garbage_collection_threshold,
     fraction: defaults.memory_fraction,
-    oldestFirst: defaults.oldest_first,
+    tieBreak: defaults.tie_break as TieBreak,
     since212,
   }
 }
@@ -64,7 +68,7 @@ export function parseSettings(text: string, base: AllocatorSettings): AllocatorS
   for (const part of text.split(/,(?![^[]*\])/).map((piece) => piece.trim())) {
     if (!part) continue
     if (part === facts.notes.default) {
-      settings = { ...PYTORCH_DEFAULTS, oldestFirst: base.oldestFirst, since212: base.since212 }
+      settings = { ...PYTORCH_DEFAULTS, tieBreak: base.tieBreak, since212: base.since212 }
       continue
     }
     const [key, value] = [part.replace(/:[\s\S]*/, ''), part.replace(/^[^:]*:?/, '')].map((word) => word.trim())

@@ -15,7 +15,6 @@ import snapreport
 from snapreport.allocator.whatif import WhatIf
 from snapreport.forecast.largest_value import largest_range, largest_value
 from snapreport.forecast.prediction import DeviceFit
-from snapreport.report.fit_text import FAR
 
 PROGRAMS = Path(__file__).parents[1] / "tests/fakecuda/programs"
 VALUES = {
@@ -117,15 +116,23 @@ def _foretold(version: str, program: str, ran: dict[int, dict[str, Any]], folder
 
 
 def _largest(fit: DeviceFit, program: str, memory: int) -> dict[str, Any]:
-    found = largest_value(fit, memory).value
-    least, most = largest_range(fit, memory) if fit.is_estimate else (found, found)
-    is_sure = fit.is_exact and found <= FAR * float(fit.values[-1])
-    return {"program": program, "memory": memory, "value": found, "least": least, "most": most, "is_sure": is_sure}
+    found = largest_value(fit, memory)
+    least, most = largest_range(fit, found)
+    return {
+        "program": program,
+        "memory": memory,
+        "value": found.value,
+        "least": least,
+        "most": most,
+        "is_sure": fit.confidence(found.value) != "estimate",
+        "is_limit": found.is_limit,
+    }
 
 
 def table(rows: list[dict[str, Any]]) -> str:
     """Errors of allocated and of reserved, "=" where the byte is right; then the largest value on three cards: "="
-    where it runs and the next one does not, "<" where the next one runs, too, ">" where it does not run.
+    where it runs and the next one does not, or the search ended there, as it says; "<" where the next one runs, too;
+    ">" where it does not run.
     """
     lines = [f"{'':<14}{'program':<24}{'given':<16}allocated/reserved at other values; largest on three cards"]
     for row in rows:
@@ -145,7 +152,7 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 
 def _verdict(card: dict[str, Any]) -> str:
-    return ">" if not card["runs"] else "<" if card["next runs"] else "="
+    return ">" if not card["runs"] else "<" if card["next runs"] and not card["is_limit"] else "="
 
 
 def _summary(rows: list[dict[str, Any]]) -> list[str]:

@@ -6,22 +6,27 @@ import functools
 import itertools
 import json
 import os
+import pickle
 from pathlib import Path
 from typing import Any
 
 import cli
 import corpus
 import fake_torch
+import msgspec
 import numpy as np
+import planted_trace
 import pytest
 from fake_torch import PROGRAMS, FakeTorch
 from hypothesis import given
 from hypothesis import strategies as st
 
 import snapreport
+from snapreport.contracts.fit import FitDocument
 from snapreport.errors import SnapshotError
 from snapreport.forecast.alignment import Operations, _shortest_edit
 from snapreport.forecast.size_laws import ADOPTED, UNKNOWN, size_laws
+from snapreport.report.fit_text import fit_text
 
 SHARED = Path(os.environ.get("SNAPREPORT_FIT", corpus.ROOT.parent / "shared" / "fit"))
 TORCH = FakeTorch(fake_torch.FOLDERS[-1]) if fake_torch.FOLDERS else None
@@ -176,6 +181,71 @@ def test_equal_recordings_do_not_depend_on_the_number() -> None:
     assert device["aligned"]["exact"]
     assert device["per_unit_bytes"] == 0
     assert len({row["peak_allocated_bytes"] for row in device["predictions"]}) == 1
+
+
+def planted(folder: Path, batch: int, workspace: int = 0) -> Path:
+    """Peaks of 400 + 2 * batch MiB in line 2 and 100 + 12 * batch in line 3, where ``workspace`` MiB come on top."""
+    record = planted_trace.Recording()
+    record.request(100)
+    activation = record.request(2 * batch)
+    record.drop(record.request(300, 2))
+    scratch = [record.request(workspace, 4)] if workspace else []
+    record.drop(record.request(10 * batch, 3))
+    for address in (*scratch, activation):
+        record.drop(address)
+    path = folder / f"batch{batch}.pickle"
+    path.write_bytes(pickle.dumps(record.snapshot(), 4))
+    return path
+
+
+def test_where_the_peak_bends(tmp_path: Path) -> None:
+    (device,) = snapreport.fit([planted(tmp_path, 4), planted(tmp_path, 8)], [4, 8], to=[64])["devices"]
+    (bend,) = device["bends"]
+    assert bend == {
+        "value": 31, "per_unit_bytes_before": 2 * MIB, "per_unit_bytes_after": 12 * MIB,
+        "line_before": "step train.py:2", "line_after": "step train.py:3",
+    }  # fmt: skip
+
+
+def test_near_the_recordings_an_answer_is_inferred_and_farther_away_an_estimate(tmp_path: Path) -> None:
+    paths = [planted(tmp_path, 4), planted(tmp_path, 8)]
+    (device,) = snapreport.fit(paths, [4, 8], to=[2, 12, 13, 64], memory=600 * MIB)["devices"]
+    assert {row["value"]: row["confidence"] for row in device["predictions"]} == {
+        2: "estimate", 4: "measured", 8: "measured", 12: "inferred", 13: "estimate", 64: "estimate",
+    }  # fmt: skip
+    (largest,) = device["largest"]
+    assert largest["confidence"] == "estimate"
+    assert largest["low_value"] == 12
+    assert largest["value"] == largest["high_value"] > 12
+    (device,) = snapreport.fit(paths, [4, 8], memory=420 * MIB)["devices"]
+    assert device["largest"][0]["confidence"] == "inferred"
+
+
+def test_other_requests_are_counted_and_each_recording_is_foretold_by_the_others(tmp_path: Path) -> None:
+    exact = [planted(tmp_path, batch) for batch in (40, 60, 80)]
+    (device,) = snapreport.fit(exact, [40, 60, 80])["devices"]
+    assert not device["other_requests"]
+    for row in device["left_out"]:
+        assert row["peak_allocated_bytes"] == row["recorded_allocated_bytes"] == (100 + 12 * row["value"]) * MIB
+        assert row["peak_reserved_bytes"] == row["recorded_reserved_bytes"]
+    bent = [*exact[:2], planted(tmp_path, 80, workspace=50)]
+    (device,) = snapreport.fit(bent, [40, 60, 80])["devices"]
+    assert device["other_requests"] == [
+        {"from_value": 60, "to_value": 80, "fewer": 0, "more": 1, "bytes": 50 * MIB},
+    ]
+    last = device["left_out"][-1]
+    assert last["recorded_allocated_bytes"] - last["peak_allocated_bytes"] == 50 * MIB
+    assert {row["confidence"] for row in device["predictions"]} == {"measured"}
+    text = fit_text(msgspec.convert(snapreport.fit(bent, [40, 60, 80]), FitDocument))
+    assert "Between batch 60 and 80 other kernels are taken: 1 more and 0 fewer requests, of up to 50.0 MiB" in text
+    assert "batch 80 -4.5% allocated" in text
+
+
+def test_a_size_that_would_shrink_follows_the_nearest_two_recordings() -> None:
+    sizes = np.array([[40_000], [20_000], [30_000]])
+    found = size_laws(np.array([4.0, 8.0, 16.0]), sizes, 2)
+    assert found.sizes(24)[0] == 40_000
+    assert not found.is_proven[0]
 
 
 def test_refusals() -> None:

@@ -25,6 +25,42 @@ class AlignedRecordings(Struct):
     reason: str | None
 
 
+class LeftOutRecording(Struct):
+    """A recording beside what the others foretell of it; null where they cannot."""
+
+    value: Value
+    recorded_allocated_bytes: Bytes
+    recorded_reserved_bytes: Bytes
+    peak_allocated_bytes: Bytes | None
+    peak_reserved_bytes: Bytes | None
+
+
+class OtherRequests(Struct):
+    """What two neighbouring recordings do not have in common: other kernels are taken from one value to the next.
+    ``fewer``, ``more``: requests that only the recording at the smaller, or larger, value has; ``bytes``: of these, at
+    most at once.
+    """
+
+    from_value: Value
+    to_value: Value
+    fewer: Count
+    more: Count
+    bytes: Bytes
+
+
+class Bend(Struct):
+    """From ``value`` on each unit adds ``per_unit_bytes_after`` to the peak allocated, below it
+    ``per_unit_bytes_before``: the peak moves from the line ``line_before`` to ``line_after``, null where there is no
+    stack trace.
+    """
+
+    value: Value
+    per_unit_bytes_before: int
+    per_unit_bytes_after: int
+    line_before: str | None
+    line_after: str | None
+
+
 class CategoryGrowth(Struct):
     """What one more unit adds at the peak, of one category."""
 
@@ -35,7 +71,8 @@ class CategoryGrowth(Struct):
 class FitPrediction(Struct):
     """One value. ``peak_reserved_bytes``, ``retries``: null where a request fails in the given memory.
     ``low_bytes``, ``high_bytes``: the range of peak reserved memory, equal where nothing is uncertain. ``fits``: null
-    where no memory was given, or the range includes it. ``is_recorded``: the value is that of a recording.
+    where no memory was given, or the range includes it. ``confidence``: measured where the value was recorded, inferred
+    near recordings of the same requests, else estimate.
     """
 
     value: Value
@@ -45,16 +82,16 @@ class FitPrediction(Struct):
     high_bytes: Bytes | None
     retries: Count | None
     fits: bool | None
-    is_recorded: bool
+    confidence: Confidence
 
 
 class LargestValue(Struct):
     """The largest whole value for one size of memory: it and all smaller ones run, the next one does not.
 
     ``card``: null for memory that was given. ``value``: null where not even 1 runs; where ``is_limit``, the search
-    ended there. ``low_value``, ``high_value``: its range, which one recording alone does not narrow down to ``value``;
-    0 where not even 1 may run. ``peak_reserved_bytes``: null where ``value`` is; ``spare_bytes``: what it leaves of the
-    memory.
+    ended there. ``low_value``, ``high_value``: its range, 0 where not even 1 may run. Of several recordings the lower
+    end is what they answer for: above it the program may take other kernels, which need more; ``confidence`` is then
+    an estimate. ``peak_reserved_bytes``: null where ``value`` is; ``spare_bytes``: what it leaves of the memory.
     """
 
     card: str | None
@@ -66,6 +103,7 @@ class LargestValue(Struct):
     peak_reserved_bytes: Bytes | None
     spare_bytes: Bytes | None
     retries: Count | None
+    confidence: Confidence
 
 
 class FitRemedy(Struct):
@@ -108,8 +146,9 @@ class FitCheapest(Struct):
 
 class FitDevice(Struct):
     """One device. ``per_unit_bytes``: what one more unit adds to the peak, at the largest recording; ``growth``: of
-    each category, most bytes first. Where nothing is foretold, all lists are empty. ``cheapest``: of one recording
-    alone, where memory was given.
+    each category, most bytes first. ``bends``: where that changes, between the values that are asked for.
+    ``other_requests``, ``left_out``: how far several recordings agree; the second of three or more. Where nothing is
+    foretold, all lists are empty. ``cheapest``: of one recording alone, where memory was given.
     """
 
     device: int
@@ -119,6 +158,9 @@ class FitDevice(Struct):
     predictions: list[FitPrediction]
     largest: list[LargestValue]
     cheapest: FitCheapest | None
+    bends: list[Bend] = []
+    other_requests: list[OtherRequests] = []
+    left_out: list[LeftOutRecording] = []
 
 
 class FitRecording(Struct):

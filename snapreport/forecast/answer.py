@@ -7,11 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import polars as pl
+
 from snapreport.allocator.cards import CARDS
 from snapreport.allocator.whatif import WhatIf
 from snapreport.contracts import plain
 from snapreport.contracts.fit import (
     AlignedRecordings,
+    Bend,
     CategoryGrowth,
     FitCheapest,
     FitDevice,
@@ -21,12 +24,16 @@ from snapreport.contracts.fit import (
     FitRemedies,
     FitRemedy,
     LargestValue,
+    LeftOutRecording,
+    OtherRequests,
 )
 from snapreport.errors import SnapshotError
+from snapreport.forecast.bends import peak_bends
 from snapreport.forecast.largest_value import largest_range, largest_value
 from snapreport.forecast.prediction import DeviceFit
 from snapreport.forecast.remedies import Remedy, RemedySearch
 from snapreport.snapshot import Snapshot, load
+from snapreport.timeline.own_code import own_lines
 
 BATCH = "batch"
 """The name of the number whose growth one recording shows."""
@@ -132,7 +139,48 @@ def _device(device: int, fit: DeviceFit, snapshot: Snapshot, question: Question)
         [prediction(fit, value, question.memory) for value in question.values],
         [_largest(fit, name, memory) for name, memory in question.memories],
         cheapest,
+        _bends(fit, question),
+        _other_requests(fit),
+        _left_out(fit),
     )
+
+
+def _bends(fit: DeviceFit, question: Question) -> list[Bend]:
+    return [
+        Bend(
+            float(bend.value),
+            bend.before,
+            bend.after,
+            _line(fit, bend.own, bend.event_before),
+            _line(fit, bend.own, bend.event_after),
+        )
+        for bend in peak_bends(fit, question.values[0], question.values[-1])
+    ]
+
+
+def _line(fit: DeviceFit, own: int, event: int) -> str | None:
+    """The line of the allocation that reaches a peak."""
+    timeline = fit.whatifs[own].timeline
+    found = timeline.allocations.filter(pl.col("alloc_event") == event)
+    return (own_lines(timeline.recording)[found["stack"][0]] or None) if len(found) else None
+
+
+def _other_requests(fit: DeviceFit) -> list[OtherRequests]:
+    found = []
+    for at in range(len(fit.values) - 1):
+        fewer, more, most = fit.only_in_one(at, at + 1)
+        if fewer or more:
+            found.append(OtherRequests(float(fit.values[at]), float(fit.values[at + 1]), fewer, more, most))
+    return found
+
+
+def _left_out(fit: DeviceFit) -> list[LeftOutRecording]:
+    return [
+        LeftOutRecording(
+            one.value, whatif.timeline.peak_bytes, whatif.trace.peak_reserved, one.peak_allocated, one.peak_reserved
+        )
+        for one, whatif in zip(fit.left_out(), fit.whatifs, strict=False)
+    ]
 
 
 def refusal(fit: DeviceFit, question: Question) -> str | None:
@@ -148,7 +196,7 @@ def prediction(fit: DeviceFit, value: float, memory: int | None) -> FitPredictio
     """One value; ``fits`` of an estimate is decided outside its range only."""
     found = fit.predict(value, memory)
     fits = None if memory is None else found.peak_reserved is not None
-    if fit.is_estimate and memory is not None and not found.is_recorded:
+    if fit.is_estimate and memory is not None and found.confidence != "measured":
         free = fit.predict(value)
         assert free.low is not None and free.high is not None
         found = replace(free, retries=found.retries)
@@ -161,18 +209,20 @@ def prediction(fit: DeviceFit, value: float, memory: int | None) -> FitPredictio
         found.high,
         found.retries,
         fits,
-        found.is_recorded,
+        found.confidence,
     )
 
 
 def _largest(fit: DeviceFit, card: str | None, memory: int) -> LargestValue:
     found = largest_value(fit, memory)
-    low, high = largest_range(fit, memory) if fit.is_estimate else (found.value, found.value)
+    low, high = largest_range(fit, found)
+    confidence = fit.confidence(found.value)
     if not found.value:
-        return LargestValue(card, memory, None, low, high, False, None, None, None)
+        return LargestValue(card, memory, None, low, high, False, None, None, None, confidence)
     reserved = fit.predict(found.value, memory).peak_reserved
     spare = None if reserved is None else max(0, memory - reserved)
-    return LargestValue(card, memory, float(found.value), low, high, found.is_limit, reserved, spare, found.retries)
+    value = float(found.value)
+    return LargestValue(card, memory, value, low, high, found.is_limit, reserved, spare, found.retries, confidence)
 
 
 def _cheapest(snapshot: Snapshot, fit: DeviceFit, memory: int | None) -> FitCheapest | None:

@@ -24,10 +24,14 @@ class Largest:
     retries: int | None
 
 
-def largest_range(fit: DeviceFit, memory: int) -> tuple[int, int]:
-    """(least, most) of the largest value that one recording lets expect; 0 where not even 1 runs."""
-    low = largest_value(fit, int(memory / (1 + ROOM)))
-    high = largest_value(fit, int(memory / (1 - ROOM)), least=True)
+def largest_range(fit: DeviceFit, found: Largest) -> tuple[int, int]:
+    """(least, most) of the largest value; 0 where not even 1 runs. Of several recordings the least is what they answer
+    for, see :attr:`DeviceFit.near_limit`: beyond, other kernels may need more.
+    """
+    if not fit.is_estimate:
+        return min(found.value, int(fit.near_limit)), found.value
+    low = largest_value(fit, int(found.memory / (1 + ROOM)))
+    high = largest_value(fit, int(found.memory / (1 - ROOM)), least=True)
     return low.value, max(low.value, high.value)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import polars as pl
@@ -15,6 +16,7 @@ from snapreport.allocator.placement import Ascending
 from snapreport.allocator.replay import Replayed
 from snapreport.allocator.settings import AllocatorSettings, parse_settings
 from snapreport.allocator.whatif import FRESH, Change, WhatIf
+from snapreport.contracts.finding import Confidence
 from snapreport.findings.saving import live_mask
 from snapreport.forecast.alignment import Alignment, align
 from snapreport.forecast.batch_growth import batch_growth
@@ -22,6 +24,9 @@ from snapreport.forecast.size_laws import ADOPTED, UNKNOWN, SizeLaws, size_laws
 from snapreport.number_format import count_text
 from snapreport.timeline.curves import allocated_curve
 
+FAR = 1.5
+"""Times the largest recorded value, and below the least, up to which a value is near: of 30 programs none took there,
+and some took at twice that value, a kernel that no recording showed and that raised the peak."""
 LEAST_PROVEN = 0.5
 """Of the bytes at the peak that grow: below this share of proven laws, sizes follow something else than the value."""
 ROOM = 0.06
@@ -33,7 +38,8 @@ batches, 85% are within the replays, and 93% within 5% of them (``python -m benc
 class Prediction:
     """One value. peak_allocated, peak_reserved, low, high: bytes; all but the first None where a request fails in the
     memory. low, high: with allocations of unknown growth as they were recorded, and grown with the value, as in
-    peak_reserved; of an estimate with :data:`ROOM` on both sides. retries: of the replay.
+    peak_reserved; of one recording alone with :data:`ROOM` on both sides. retries: of the replay. confidence: measured
+    where the value was recorded, else see :meth:`DeviceFit.confidence`.
     """
 
     value: float
@@ -42,7 +48,24 @@ class Prediction:
     low: int | None
     high: int | None
     retries: int | None
-    is_recorded: bool
+    confidence: Confidence
+
+
+@dataclass(frozen=True)
+class PeakMoment:
+    """The event of the peak at some value, in the recording ``own`` (an index) whose operations stand for it."""
+
+    own: int
+    event: int
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """What the other recordings foretell of the one at ``value``: bytes, None where they cannot be fitted."""
+
+    value: float
+    peak_allocated: int | None
+    peak_reserved: int | None
 
 
 class DeviceFit:
@@ -96,11 +119,23 @@ class DeviceFit:
         """Whether there is one recording alone."""
         return len(self.values) == 1
 
-    @property
+    @cached_property
     def is_exact(self) -> bool:
         """Whether all recordings have the same operations, and every size a proven law."""
         pairs = [self.alignment(at, at + 1).insertions for at in range(len(self.values) - 1)]
         return not any(pairs) and bool(self.laws(len(self.values) - 1).is_proven.all())
+
+    def confidence(self, value: float) -> Confidence:
+        """Inferred near the recordings where they are exact: no other kernel was seen to be taken there."""
+        if value in self.values:
+            return "measured"
+        is_near = self.values[0] / FAR <= value <= self.near_limit
+        return "inferred" if is_near and not self.is_estimate and self.is_exact else "estimate"
+
+    @cached_property
+    def near_limit(self) -> float:
+        """The largest value that the recordings answer for, if others take other kernels."""
+        return float(self.values[-1]) * (FAR if not self.is_estimate and self.is_exact else 1)
 
     def nearest(self, value: float) -> int:
         """The recording whose operations stand for ``value``: the nearest by ratio, the larger of two."""
@@ -115,18 +150,18 @@ class DeviceFit:
             count = len(self.whatifs[own].trace.size)
             sizes = np.full((len(self.values), count), -1, np.int64)
             for at, whatif in enumerate(self.whatifs):
-                other = np.arange(count) if at == own else self._matched(own, at, count)
+                other = np.arange(count) if at == own else self._matched(own, at)
                 there = whatif.trace.size if len(whatif.trace.size) else np.zeros(1, np.int64)
                 sizes[at] = np.where(other >= 0, there[np.maximum(other, 0)], -1)
             self._laws[own] = size_laws(self.values, sizes, own)
         return self._laws[own]
 
-    def _matched(self, own: int, at: int, count: int) -> np.ndarray:
+    def _matched(self, own: int, at: int) -> np.ndarray:
         """Int64 by allocation of ``own``: its id in recording ``at``, -1 for none."""
         if at > own:
             return self.alignment(own, at).other
         back = self.alignment(at, own).other
-        found = np.full(count, -1, np.int64)
+        found = np.full(len(self.whatifs[own].trace.size), -1, np.int64)
         there = np.flatnonzero(back >= 0)
         found[back[there]] = there
         return found
@@ -142,15 +177,15 @@ class DeviceFit:
         sizes, least = self._sizes(own, value), self._sizes(own, value, least=True)
         done = self._replay(own, sizes, memory)
         allocated = self.whatifs[own].peak_allocated(change_of(sizes))
-        is_recorded = bool(self.values[own] == value)
+        confidence = self.confidence(value)
         if _failed(done):
-            return Prediction(value, allocated, None, None, None, None, is_recorded)
+            return Prediction(value, allocated, None, None, None, None, confidence)
         peak = other = done.peak_reserved
         if not np.array_equal(sizes, least):
             other = self._replay(own, least, None).peak_reserved
-        room = ROOM if self.is_estimate and not is_recorded else 0.0
+        room = ROOM if self.is_estimate and confidence != "measured" else 0.0
         low, high = round(min(peak, other) * (1 - room)), round(max(peak, other) * (1 + room))
-        return Prediction(value, allocated, peak, low, high, done.retries, is_recorded)
+        return Prediction(value, allocated, peak, low, high, done.retries, confidence)
 
     def retries(self, value: float, memory: int, *, least: bool = False) -> int | None:
         """On ``memory`` bytes for the allocator; None where a request fails. ``least``: see :meth:`_sizes`."""
@@ -170,11 +205,47 @@ class DeviceFit:
     def unmatched_bytes(self) -> int:
         """What only the largest recording has, at most at once; of one recording what may grow or not."""
         own = len(self.values) - 1
-        allocations = self.whatifs[own].timeline.allocations
-        alone = self.laws(own).kind <= ADOPTED
-        sizes = np.where(alone, allocations["size"].to_numpy(), 0)
-        alloc, free = (allocations[name].to_numpy() for name in ("alloc_event", "free_event"))
-        return int(allocated_curve(alloc, free, sizes, len(self.whatifs[own].timeline.events)).max())
+        return self._most_at_once(own, self.laws(own).kind <= ADOPTED)
+
+    def only_in_one(self, smaller: int, larger: int) -> tuple[int, int, int]:
+        """Of two neighbours: requests that only the smaller has, only the larger, and their bytes at most at once."""
+        only = [self._matched(own, at) < 0 for own, at in ((smaller, larger), (larger, smaller))]
+        most = max(self._most_at_once(own, mask) for own, mask in zip((smaller, larger), only, strict=True))
+        return int(only[0].sum()), int(only[1].sum()), most
+
+    def _most_at_once(self, own: int, mask: np.ndarray) -> int:
+        """Bytes of some allocations of a recording."""
+        size = self.whatifs[own].timeline.allocations["size"].to_numpy()
+        return int(self._curve(own, np.where(mask, size, 0)).max())
+
+    def _curve(self, own: int, sizes: np.ndarray) -> np.ndarray:
+        timeline = self.whatifs[own].timeline
+        alloc, free = (timeline.allocations[name].to_numpy() for name in ("alloc_event", "free_event"))
+        return allocated_curve(alloc, free, sizes, len(timeline.events))
+
+    def peak_moment(self, value: float) -> PeakMoment:
+        """The first event after which the peak allocated is reached."""
+        own = self.nearest(value)
+        return PeakMoment(own, int(np.argmax(self._curve(own, self._sizes(own, value)))) - 1)
+
+    def growth_at(self, moment: PeakMoment, value: float) -> int:
+        """Bytes that one more unit adds to what is live at a moment."""
+        live = live_mask(self.whatifs[moment.own].timeline, moment.event)
+        return round(float(self.laws(moment.own).growth(value)[live].sum()))
+
+    def left_out(self) -> list[LeftOut]:
+        """Each recording as the others foretell it; empty for fewer than three."""
+        found = []
+        for at, value in enumerate(self.values if len(self.values) > 2 else ()):
+            others = [other for other in range(len(self.values)) if other != at]
+            fit = DeviceFit(self.values[others].tolist(), [self.whatifs[other] for other in others])
+            fit.settings = self.whatifs[at].own
+            if fit.reason():
+                found.append(LeftOut(float(value), None, None))
+            else:
+                foretold = fit.predict(float(value))
+                found.append(LeftOut(float(value), foretold.peak_allocated, foretold.peak_reserved))
+        return found
 
     def growth(self) -> dict[str, int]:
         """Category → bytes that one more unit adds to what is live at the peak of the largest recording."""

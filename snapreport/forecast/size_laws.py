@@ -45,9 +45,9 @@ def size_laws(values: np.ndarray, sizes: np.ndarray, own: int) -> SizeLaws:
     index of the recording that the allocations are from, which has all of them.
 
     Of more than three sizes that of ``own`` and the two with the nearest values decide. Three on one line, but for
-    rounding, are linear, others quadratic. Two are a product of the value's square if they are exactly so far apart,
-    and linear otherwise; a line that would be below 0 at 0 is the sum of a linear and a quadratic part, as products of
-    a width and a width and a number are.
+    rounding, are linear, others quadratic, unless a part of that would shrink: then the nearest two decide. Two are a
+    product of the value's square if they are exactly so far apart, and linear otherwise; a line that would be below 0
+    at 0 is the sum of a linear and a quadratic part, as products of a width and a width and a number are.
     """
     count = sizes.shape[1]
     laws = SizeLaws(np.zeros((count, 3)), np.zeros(count, np.int8), np.zeros(count, bool))
@@ -89,6 +89,10 @@ def _from_three(laws: SizeLaws, rows: np.ndarray, x: np.ndarray, y: np.ndarray) 
     _set(laws, rows, np.stack([a, b, c], axis=1))
     # A parabola meets any three points. Pure squares, and sums of a linear part and a square, have no constant part.
     laws.is_proven[rows] = line | ((np.abs(a) <= ROUNDING) & (b >= -1) & (c > 0))
+    # No tensor has a part that shrinks: another kernel chose one of the sizes, and the nearest two say more.
+    bent = ~line & ((a < -ROUNDING) | (b < -1) | (c < 0))
+    _from_two(laws, rows[bent], x[:2, bent], y[:2, bent])
+    laws.is_proven[rows[bent]] = False
 
 
 def _set(laws: SizeLaws, rows: np.ndarray, coefficients: np.ndarray) -> None:

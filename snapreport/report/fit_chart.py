@@ -60,7 +60,7 @@ def fit_chart(device: FitDevice, name: str) -> Markup:
         *(
             f'<circle cx="{x(row.value)}" cy="{y(row.peak_reserved_bytes or 0)}" r="4" fill="#55606e"/>'
             for row in reserved
-            if row.is_recorded
+            if row.confidence == "measured"
         ),
     ]
     label = escape(f"Peak memory over {name}, {rows[0].value:g} to {last:g}")

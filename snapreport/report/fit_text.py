@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from snapreport import terminal
-from snapreport.contracts.fit import FitCheapest, FitDevice, FitDocument, FitPrediction, FitRemedy, LargestValue
+from snapreport.contracts.fit import Bend, FitCheapest, FitDevice, FitDocument, FitPrediction, FitRemedy, LargestValue
 from snapreport.number_format import bytes_text, count_text, share_text, upper_first
 
 RANKS = 8
 """Ranks of a job that are listed."""
-FAR = 4
-"""Times the largest recorded value: of 30 programs at up to 4 times, three took other kernels, 2% to 27% away."""
+LEAST_SHOWN = 0.0005
+"""Of an error: smaller ones are 0.0%."""
 
 
 def fit_text(document: FitDocument) -> str:
@@ -73,10 +73,21 @@ def _values(document: FitDocument, device: FitDevice) -> list[str]:
     parts = [f"{part.category} {_signed(part.bytes)}" for part in device.growth]
     grows = f"each unit of {name} adds {_signed(device.per_unit_bytes)} to the peak: {', '.join(parts)}."
     lines = [grows if parts else f"the peak does not depend on {name}."]
-    asked = any(found.card is None for found in device.largest)  # memory was given
-    lines += ["", *terminal.aligned([_header(name, asked), *(_row(row, asked) for row in device.predictions)])]
-    lines += ["", *_largest(document, device)]
+    lines += [_bend_text(bend, name) for bend in device.bends]
+    has_memory = any(found.card is None for found in device.largest)
+    rows = [_header(name, has_memory), *(_row(row, has_memory) for row in device.predictions)]
+    lines += ["", *terminal.aligned(rows), "", *_largest(document, device)]
     return [*lines, "", *_certainty(document, device)]
+
+
+def _bend_text(bend: Bend, name: str) -> str:
+    moves = (
+        f": the peak moves from {bend.line_before} to {bend.line_after}" if bend.line_before != bend.line_after else ""
+    )
+    if moves and None in (bend.line_before, bend.line_after):
+        moves = f": the peak moves {'from' if bend.line_before else 'to'} {bend.line_before or bend.line_after}"
+    after, before = _signed(bend.per_unit_bytes_after), _signed(bend.per_unit_bytes_before)
+    return f"From {name} {bend.value:g} on each adds {after} instead of {before}{moves}."
 
 
 def _cheapest(answer: FitCheapest) -> list[str]:
@@ -113,13 +124,13 @@ def _signed(count: int) -> str:
     return bytes_text(count) if count >= 0 else f"-{bytes_text(-count)}"
 
 
-def _header(name: str, asked: bool) -> tuple[str, ...]:
-    return (name, "peak allocated", "peak reserved", "range", "retries", *(("fits",) if asked else ()), "")
+def _header(name: str, has_memory: bool) -> tuple[str, ...]:
+    return (name, "peak allocated", "peak reserved", "range", "retries", *(("fits",) if has_memory else ()), "")
 
 
-def _row(row: FitPrediction, asked: bool) -> tuple[str, ...]:
-    fits = ("maybe" if row.fits is None else "yes" if row.fits else "no",) if asked else ()
-    source = "recorded" if row.is_recorded else ""
+def _row(row: FitPrediction, has_memory: bool) -> tuple[str, ...]:
+    fits = ("maybe" if row.fits is None else "yes" if row.fits else "no",) if has_memory else ()
+    source = "recorded" if row.confidence == "measured" else row.confidence
     head = (f"{row.value:g}", bytes_text(row.peak_allocated_bytes))
     if row.peak_reserved_bytes is None or row.low_bytes is None or row.high_bytes is None:
         return (*head, "-", "-", "-", *fits, source)
@@ -132,7 +143,7 @@ def _row(row: FitPrediction, asked: bool) -> tuple[str, ...]:
 def _largest(document: FitDocument, device: FitDevice) -> list[str]:
     is_estimate = len(document.recordings) == 1
     header = ("memory", f"largest {document.name}", *(("range",) if is_estimate else ()))
-    rows: list[tuple[str, ...]] = [(*header, "peak reserved", "spare", "retries")]
+    rows: list[tuple[str, ...]] = [(*header, "peak reserved", "spare", "retries", "")]
     for found in device.largest:
         memory = bytes_text(found.memory_bytes)
         memory = f"{found.card}, {memory} usable" if found.card else memory
@@ -143,34 +154,55 @@ def _largest(document: FitDocument, device: FitDevice) -> list[str]:
 
 def _largest_row(found: LargestValue, limits: tuple[str, ...]) -> tuple[str, ...]:
     if found.value is None or found.peak_reserved_bytes is None or found.spare_bytes is None:
-        return ("none", *limits, "", "", "")
+        return ("none", *limits, "", "", "", found.confidence)
     value = f"{found.value:g}{' or more' if found.is_limit else ''}"
     spare = bytes_text(found.spare_bytes)
-    return (value, *limits, bytes_text(found.peak_reserved_bytes), spare, count_text(found.retries or 0))
+    reserved, retries = bytes_text(found.peak_reserved_bytes), count_text(found.retries or 0)
+    return (value, *limits, reserved, spare, retries, found.confidence)
 
 
 def _certainty(document: FitDocument, device: FitDevice) -> list[str]:
-    recordings, unmatched = device.aligned, device.aligned.unmatched_bytes
+    recordings, unmatched, name = device.aligned, device.aligned.unmatched_bytes, document.name
     if len(document.recordings) == 1:
-        line = (
+        return [
             "One recording: activations and temporaries are taken to grow with the batch, parameters, gradients and "
             "optimizer state not (estimate). A second recording at another value shows what does."
-        )
-    elif recordings.exact:
-        line = (
-            "The recordings have the same requests and frees, and every size follows the value. The peaks hold as long "
-            "as the program takes the same kernels (inferred)."
-        )
+        ]
+    if recordings.exact:
+        lines = ["The recordings have the same requests and frees, and every size follows the value."]
     elif unmatched:
         share = share_text(unmatched, device.predictions[-1].peak_allocated_bytes)
-        line = (
+        lines = [
             f"Up to {bytes_text(unmatched)} at once ({share} of the last peak) are in only one recording. Where "
-            "that can change a peak, a range is given (inferred)."
-        )
+            "that can change a peak, a range is given."
+        ]
     else:
-        line = "Some requests of the smaller recordings are not in the largest one (inferred)."
-    largest = document.recordings[-1].value or 1
-    values = [row.value for row in device.predictions] + [found.value or 0 for found in device.largest]
-    if max(values) <= FAR * largest:
-        return [line]
-    return [line, f"More than {FAR} times {largest:g} is far from what was recorded: record a nearer value, too."]
+        lines = ["Some requests of the smaller recordings are not in the largest one."]
+    for other in device.other_requests:
+        between = f"Between {name} {other.from_value:g} and {other.to_value:g} other kernels are taken"
+        more = f"{count_text(other.more)} more and {count_text(other.fewer)} fewer requests"
+        lines.append(f"{between}: {more}, of up to {bytes_text(other.bytes)} at once.")
+    lines += _left_out(device, name)
+    limits = [found.low_value for found in device.largest if found.confidence == "estimate" and found.value]
+    if limits or any(row.confidence == "estimate" for row in device.predictions):
+        known = f" The recordings answer for up to {max(limits)}." if limits else ""
+        lines.append(f"An estimate holds if no other kernel is taken there: record that {name}, too.{known}")
+    return lines
+
+
+def _left_out(device: FitDevice, name: str) -> list[str]:
+    """How well each recording is foretold by the others."""
+    errors = []
+    for one in device.left_out:
+        if one.peak_allocated_bytes is None or one.peak_reserved_bytes is None:
+            errors.append(f"{name} {one.value:g} not at all")
+            continue
+        allocated = one.peak_allocated_bytes / max(1, one.recorded_allocated_bytes) - 1
+        reserved = one.peak_reserved_bytes / max(1, one.recorded_reserved_bytes) - 1
+        if max(abs(allocated), abs(reserved)) >= LEAST_SHOWN:
+            errors.append(f"{name} {one.value:g} {allocated:+.1%} allocated and {reserved:+.1%} reserved")
+    if not device.left_out:
+        return []
+    if not errors:
+        return ["Each recording is foretold by the others alone."]
+    return [f"Foretold by the others alone: {', '.join(errors)}."]

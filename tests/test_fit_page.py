@@ -13,6 +13,7 @@ import snapreport
 from snapreport.contracts.fit import FitDevice
 from snapreport.forecast.answer import Question, fit_document
 from snapreport.report.fit_chart import fit_chart
+from snapreport.report.fit_page import fit_page
 
 
 @pytest.fixture(scope="module")
@@ -60,8 +61,28 @@ def test_the_page(tmp_path: Path) -> None:
     assert "<svg" in page
     assert "<script" not in page
     assert all(line.split()[0] in page for line in done.out.splitlines() if line[:1].isdigit())
-    assert re.findall(r'text-anchor="middle">(\d+)<', page) == ["8", "16", "24", "32"]
+    assert re.findall(r'text-anchor="middle">(\d+)<', page) == [str(value) for value in range(2, 33, 4)]
     assert cli.in_process("fit", path, "--at", "8", "-o", path).code == 2
     out.write_text("not ours")
     assert cli.in_process("fit", path, "--at", "8", "-o", out).code == 2
     assert out.read_text() == "not ours"
+
+
+def test_the_slider_says_where_each_value_fits() -> None:
+    """One choice for each value, its answer and its mark in the chart; the recorded value is chosen first."""
+    snapshot = snapreport.load(corpus.path_of("small"))
+    document = fit_document([snapshot], Question([8], [4, 16, 32]))
+    (device,) = document.devices
+    page = fit_page(document).decode()
+    assert re.findall(r'id="device0-value(\d)"( checked)?>(\d+)<', page) == [
+        ("0", "", "4"), ("1", " checked", "8"), ("2", "", "16"), ("3", "", "32"),
+    ]  # fmt: skip
+    answers = re.findall(r'class="value-answer answer\d">\s*<p>Batch (\d+): (.*?)</p>\s*<p>(.*?)</p>', page)
+    assert [int(value) for value, _, _ in answers] == [row.value for row in device.predictions]
+    assert page.count('class="mark mark') == 4
+    assert "(recorded)" in answers[1][1]
+    assert all(where == f"It fits on {', '.join(str(one.card) for one in device.largest)}." for _, _, where in answers)
+    small = fit_document(
+        [snapshot], Question([8], [512], memory=int(1.2 * snapshot.peak(device.device)["max_reserved"]))
+    )
+    assert "It does not fit on" in fit_page(small).decode()

@@ -20,6 +20,14 @@ from snapreport.commands.shared import (
 from snapreport.output_file import check_output
 from snapreport.terminal import echo
 
+SLIDER_STEPS = 16
+
+
+def slider_values(at: tuple[float, ...]) -> tuple[float, ...]:
+    """Whole values up to four times the largest recorded one, evenly apart: the chart and the slider have these."""
+    most = round(4 * max(at, default=0.0))
+    return tuple(float(value) for value in range(most, 0, -max(1, most // SLIDER_STEPS)))
+
 
 @click.command()
 @click.option("--at", metavar="VALUES", type=ValuesType(), default=(), help="The value of each recording, e.g. 4,8.")
@@ -58,7 +66,7 @@ def fit(
     if output:
         check_inputs([snap for snap in snaps if not is_job_path(snap)])
         check_output(output, snaps, force=force)
-        to = to or tuple(times * max(at, default=1.0) for times in (2, 3, 4) if at)  # a chart needs more than a point
+        to = to or slider_values(at)
     redaction = redaction_only(redact, redact_pattern, strip_prefix)
     with progress.shown():
         from snapreport.allocator.settings import AllocatorSettings, parse_settings

@@ -19,7 +19,9 @@ _MEMORY = 'class="memory" stroke="#c62828" stroke-dasharray="5 4"'
 
 def fit_chart(device: FitDevice, name: str) -> Markup:
     """SVG: allocated and reserved at each value, the range of reserved as an area, recorded values as dots. Empty where
-    there are fewer than two values. Only numbers, names of cards and ``name`` go into the markup.
+    there are fewer than two values. A vertical mark for each value is shown by the page's style.
+
+    Only numbers, names of cards and ``name`` go into the markup.
     """
     rows = device.predictions
     if len(rows) < 2:
@@ -62,6 +64,10 @@ def fit_chart(device: FitDevice, name: str) -> Markup:
             for row in reserved
             if row.confidence == "measured"
         ),
+    ]
+    parts += [
+        f'<path class="mark mark{at}" stroke="currentColor" d="M{x(row.value)} {TOP}V{HEIGHT - BOTTOM}"/>'
+        for at, row in enumerate(rows)
     ]
     label = escape(f"Peak memory over {name}, {rows[0].value:g} to {last:g}")
     return Markup(

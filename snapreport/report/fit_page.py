@@ -1,4 +1,4 @@
-"""The answer to "will it fit?" as one small page without scripts."""
+"""The answer to "will it fit?" as one small page without scripts: a slider of its values is a row of radio buttons."""
 
 from __future__ import annotations
 
@@ -6,20 +6,30 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from snapreport.contracts.fit import FitDocument
-from snapreport.number_format import device_name, upper_first
+from snapreport.contracts.fit import FitDevice, FitDocument, FitPrediction, LargestValue
+from snapreport.number_format import bytes_text, device_name, upper_first
 from snapreport.report.fit_chart import fit_chart
 from snapreport.report.fit_text import device_text, ranks_text
 from snapreport.report.page import render_plain
 
 
 @dataclass(frozen=True)
+class FitPageValue:
+    """A value that can be chosen, and what it needs and where it fits, a sentence each."""
+
+    value: str
+    answer: list[str]
+
+
+@dataclass(frozen=True)
 class FitPageDevice:
-    """A device: its name, its chart, and its answer as text."""
+    """A device: its name, its chart, its answer as text, and the values that the slider has; it begins at ``first``."""
 
     name: str
     chart: Markup
     text: str
+    values: list[FitPageValue]
+    first: int
 
 
 @dataclass(frozen=True)
@@ -27,6 +37,7 @@ class FitPage:
     """What the template shows. ranks: of a job, as text."""
 
     title: str
+    number: str
     recordings: list[str]
     ranks: str
     devices: list[FitPageDevice]
@@ -43,8 +54,34 @@ def fit_page(document: FitDocument, title: str | None = None) -> bytes:
             device_name("cuda", device.device) if device.device >= 0 else device_name("host", device.device),
             fit_chart(device, document.name),
             device_text(document, device),
+            [_value(row, device, document.name) for row in device.predictions] if len(device.predictions) > 1 else [],
+            next((at for at, row in enumerate(device.predictions) if row.confidence == "measured"), 0),
         )
         for device in document.devices
     ]
+    ranks = "\n\n".join(ranks_text(document))
     heading = title or f"{upper_first(document.name)}: what fits"
-    return render_plain("fit.html.j2", FitPage(heading, recordings, "\n\n".join(ranks_text(document)), devices))
+    return render_plain("fit.html.j2", FitPage(heading, document.name, recordings, ranks, devices))
+
+
+def _value(row: FitPrediction, device: FitDevice, name: str) -> FitPageValue:
+    needed = f"{bytes_text(row.peak_allocated_bytes)} allocated"
+    if row.peak_reserved_bytes is not None:
+        needed += f", {bytes_text(row.peak_reserved_bytes)} reserved"
+    source = "recorded" if row.confidence == "measured" else row.confidence
+    answers: dict[str, list[str]] = {"fits": [], "may fit": [], "does not fit": []}
+    for found in device.largest:
+        answers[_fits(row, found)].append(found.card or bytes_text(found.memory_bytes))
+    where = [f"It {fits} on {', '.join(memories)}." for fits, memories in answers.items() if memories]
+    return FitPageValue(f"{row.value:g}", [f"{upper_first(name)} {row.value:g}: {needed} ({source}).", *where])
+
+
+def _fits(row: FitPrediction, found: LargestValue) -> str:
+    """Of memory that was given the row says it; of a card, that it is no more than the largest value that is sure."""
+    if found.card is None:
+        return {True: "fits", False: "does not fit", None: "may fit"}[row.fits]
+    is_estimate = found.value is None or found.value < found.high_value
+    least = found.low_value if is_estimate else found.high_value
+    if row.value <= least:
+        return "fits"
+    return "may fit" if row.value <= found.high_value or found.is_limit else "does not fit"

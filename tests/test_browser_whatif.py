@@ -139,6 +139,14 @@ def test_page_and_library_agree_on_full_devices(
         agree(opened, path, [opened.js("snapreport.devices()")[number]])
 
 
+def test_page_and_library_agree_on_the_age_of_blocks(
+    report_of: Callable[..., Path], borrow_report: Callable[..., Any]
+) -> None:
+    """Of PyTorch 2.12, where it decides between free blocks of equal size."""
+    path = Path(__file__).parent / "recordings" / "allocator" / "torch-2.12.pickle.xz"
+    agree(borrow_report(report_of(path)), path)
+
+
 def test_without_a_query(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
     path = corpus.path_of("fragmentation")
     opened = borrow_report(report_of(path))

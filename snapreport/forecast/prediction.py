@@ -96,7 +96,8 @@ class DeviceFit:
                     f"{count_text(counts[0])} and {count_text(counts[1])} requests and frees"
                 )
         if not self.is_estimate and self._proven_share(last) < LEAST_PROVEN:
-            return "most sizes do not follow the value: other lengths of the data, or another program"
+            more = "; a third recording shows whether they do" if len(self.values) == 2 else ""
+            return f"most sizes do not follow the value: other lengths of the data, or another program{more}"
         return ""
 
     def _proven_share(self, own: int) -> float:

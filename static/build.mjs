@@ -1,5 +1,5 @@
 // Bundles the page: src/boot/boot.ts → dist/boot.js, src/main.ts → dist/app.js.gz (one classic script that is also its own worker),
-// src/views-bundle.ts → dist/views.js.br, src/app.css → dist/app.css, and for jobs src/job-bundle.ts → dist/job.js.br and src/job.css → dist/job.css.
+// src/views-bundle.ts → dist/views.js.br, src/app.css → dist/app.css, and for jobs src/job-bundle.ts → dist/job.js.br and src/css/job.css → dist/job.css.
 // All end up inside reports, so they are minified and free of source maps.
 // `node build.mjs [folder]` writes into another folder; the wheel's build hook uses that.
 import { existsSync, mkdirSync, statSync, writeFileSync } from 'node:fs'
@@ -37,7 +37,7 @@ writeFileSync(join(outdir, 'views.js.br'), smallest(views.outputFiles[0].content
 // Only reports of whole jobs hold this one, and its style sheet.
 const job = await build({ ...common, entryPoints: ['src/job-bundle.ts'], format: 'iife', write: false })
 writeFileSync(join(outdir, 'job.js.br'), smallest(job.outputFiles[0].contents))
-await build({ ...common, entryPoints: ['src/job.css'], outfile: join(outdir, 'job.css') })
+await build({ ...common, entryPoints: ['src/css/job.css'], outfile: join(outdir, 'job.css') })
 if (existsSync(join(here, 'src/app.css'))) {
   await build({ ...common, entryPoints: ['src/app.css'], outfile: join(outdir, 'app.css') })
 }

@@ -177,11 +177,11 @@ def test_the_keyboard_keeps_its_place(borrow_report: Callable[..., Any], job_pat
     group.focus()
     page.keyboard.press("Enter")
     opened.until("snapreport.getView().options['job.group'] === '2'")
-    assert focus() == "job-group-name Stage 2"
+    assert focus() == "job-group-name clip Stage 2"
     page.locator(".job-brushed button", has_text="Clear").focus()
     page.keyboard.press("Enter")
     opened.until("snapreport.getView().options['job.group'] === undefined")
-    assert opened.js("document.activeElement.className") == "job-map"
+    assert opened.js("document.activeElement.className") == "job-map surface"
     page.locator(".job-outlier a").first.focus()
     page.keyboard.press("Enter")
     opened.until("snapreport.debug.view().tab === 'rank'")

@@ -2,7 +2,7 @@
 
 The page cannot read its own bytes, only the parsed document, which may have passed through another encoding or other
 line ends. So the checksums cover what such changes preserve: element names, attributes and text, in document order,
-without end tags, white space and control characters. ``static/src/boot/page-text.ts`` computes the same from the
+without end tags, white space and control characters. ``static/src/boot/boot.ts`` computes the same from the
 browser's document.
 """
 

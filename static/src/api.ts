@@ -3,7 +3,7 @@
 
 import type { Controller, Drawn, ViewPatch, ViewState } from './controller'
 import { type AllocationRecord, describeAllocation } from './allocation-record'
-import type { DataClient } from './worker/data-client'
+import { type DataClient, maskOf } from './worker/data-client'
 import type { DeviceData, FrameJson, StatsJson } from './data/model'
 import { formatBytes, formatCount, formatShare } from './layout/format'
 import { gridOf, rowHeight } from './layout/grid'
@@ -11,10 +11,9 @@ import { pick as pickAt } from './layout/pick'
 import { eventSamples } from './layout/sampling'
 import { tileSpans } from './layout/spans'
 import { asksForTimes, parse } from './search/grammar'
-import { peakWithout } from './data/peak-without'
+import { peakWithout } from './data/held-memory'
 import type { WhatIfAnswer } from './whatif/job'
 import type { Minimum } from './whatif/minimum'
-import { maskOf } from './whatif/query'
 import { evaluateQuery } from './search/matches'
 
 export interface PublicApi {

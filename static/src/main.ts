@@ -4,7 +4,7 @@ import { installApi } from './api'
 import { startApp } from './app/app'
 import { reportDamagedParts, warmUp } from './app/opening'
 import { type BlobTexts, openClient } from './worker/client'
-import { startWorker } from './worker/start'
+import { startWorker } from './worker/jobs'
 
 if (typeof document === 'undefined') startWorker(self as never)
 else startPage()

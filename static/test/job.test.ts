@@ -2,17 +2,30 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { DecodedBlob } from '../src/data/columns'
 import type { JobAxis, JobManifest } from '../src/data/contracts'
-import { cellsOfPixel, paintHeat } from '../src/gl/heat-raster'
-import { axisMarks, columnOf } from '../src/job/axis-marks'
-import { beyondWords } from '../src/job/beyond-note'
-import { MIDDLE_LEVEL, againstGroups, expectedCells, heatCells, levelOf, scaleOf } from '../src/job/heat-cells'
-import { divergingColour, heatColour } from '../src/job/heat-colours'
-import { JobData, keysOf } from '../src/job/job-data'
-import { columnName, peaksOf } from '../src/job/job-model'
-import { readState } from '../src/job/job-state'
-import { cellAt, layOutMap, reveal, zoneAt, zoomRange } from '../src/job/map-geometry'
-import { naturalOrder, orderRows, type SortKey } from '../src/job/row-order'
-import { brushedRows, readColumns, readRows, rowsInWords, writeRows } from '../src/job/selection'
+import { cellsOfPixel, paintHeat } from '../src/gl/heat'
+import { axisMarks, columnOf } from '../src/job/map-labels'
+import { beyondWords } from '../src/job/panel'
+import {
+  againstGroups,
+  divergingColour,
+  heatCells,
+  heatColour,
+  levelOf,
+  MIDDLE_LEVEL,
+  scaleOf,
+} from '../src/job/map-heat'
+import { expectedCells, JobData, keysOf } from '../src/job/job-data'
+import { columnName, naturalOrder, orderRows, peaksOf } from '../src/job/job-model'
+import {
+  brushedRows,
+  readColumns,
+  readRows,
+  readState,
+  rowsInWords,
+  type SortKey,
+  writeRows,
+} from '../src/job/job-state'
+import { cellAt, layOutMap, MapWindow, zoneAt } from '../src/job/map-geometry'
 import { clippedEnd, fitOf, medianOf, spreadOf, spreadOverRows } from '../src/job/statistics'
 import { encodeBlob } from './encode'
 
@@ -369,10 +382,18 @@ test('a place of the map is a cell, zooming keeps it in place and inside', () =>
   assert.equal(zoneAt(geometry, geometry.left + 5, geometry.top + 5), 'cells')
   assert.equal(zoneAt(geometry, 5, geometry.top + 5), 'rows')
   assert.equal(zoneAt(geometry, geometry.left + 5, geometry.bottom + 5), 'columns')
-  assert.deepEqual(zoomRange(0, 100, 50, 0.5, 100, 4), [25, 75])
-  assert.deepEqual(zoomRange(0, 100, 0, 0.001, 100, 4), [0, 4])
-  assert.deepEqual(zoomRange(10, 30, 20, 100, 100, 4), [0, 100])
-  assert.deepEqual(reveal({ x0: 0, x1: 5, y0: 10, y1: 20 }, 30, 2, 50, 10), { x0: 0, x1: 5, y0: 21, y1: 31 })
+  const map = new MapWindow()
+  map.size = [100, 100]
+  map.fit()
+  const middle = { x: (geometry.left + geometry.right) / 2, y: (geometry.top + geometry.bottom) / 2 }
+  map.zoom(geometry, middle, 0.5, 0.001)
+  assert.deepEqual(map.shown, { x0: 25, x1: 75, y0: 48, y1: 52 })
+  map.zoom(geometry, { x: 0, y: geometry.top }, 0.001, 1)
+  assert.deepEqual([map.shown.x0, map.shown.x1], [25, 27])
+  map.reveal(70, 20)
+  assert.deepEqual(map.shown, { x0: 20, x1: 22, y0: 67, y1: 71 })
+  map.zoom(geometry, middle, 100, 100)
+  assert.deepEqual(map.shown, { x0: 0, x1: 100, y0: 0, y1: 100 })
 })
 
 test('columns are called by their steps, times or shares, and marks fall on round ones', () => {

@@ -1,6 +1,6 @@
 // The layout worked out column by column, the slow way, from its description.
 
-import type { Lifetimes } from '../src/layout/spans'
+import type { Lifetimes } from '../src/layout/pick'
 
 export interface OracleSpan {
   first: number

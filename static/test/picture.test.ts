@@ -5,7 +5,7 @@ import { test } from 'node:test'
 import { type Address, chooseLevels, coverWindow, type Grid, regionOf, neededTiles } from '../src/gl/cover'
 import { readHash, writeHash } from '../src/app/hash'
 import type { State } from '../src/ui/state'
-import { RangeMax } from '../src/views/shared/range-max'
+import { RangeMax } from '../src/views/shared/scene'
 
 const GRID: Grid = {
   x0: -1,

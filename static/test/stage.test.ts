@@ -2,7 +2,7 @@
 
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { fillQuads } from '../src/gl/raster'
+import { fillQuads } from '../src/gl/flat-stage'
 import { TileLayer, type TileProvider, type TileSource } from '../src/gl/tile-layer'
 import { type Part, type QuadSource, type Surface, TileStage } from '../src/gl/tile-stage'
 

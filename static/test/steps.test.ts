@@ -6,8 +6,8 @@ import type { RawSpans } from '../src/data/contracts'
 import type { DeviceData } from '../src/data/model'
 import { runs, tracksOf } from '../src/steps/spans'
 import { stepsOf } from '../src/steps/steps'
-import { eventScale } from '../src/views/shared/scale'
-import { piecesOf } from '../src/views/timeline/track-layout'
+import { eventScale } from '../src/views/shared/x-window'
+import { piecesOf } from '../src/views/timeline/track-drawing'
 import { info, random, randomDevice } from './trace'
 
 const bytes = (r: () => number): number => 1 + Math.floor(r() * 1000)

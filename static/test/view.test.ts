@@ -8,8 +8,7 @@ import {
   formatDuration,
   formatMoment,
 } from '../src/layout/format'
-import { byteTicks, eventTicks, timeTicks } from '../src/layout/ticks'
-import { eventToUs, positionAtUs, usToEvent } from '../src/layout/time'
+import { byteTicks, eventTicks, eventToUs, positionAtUs, timeTicks, usToEvent } from '../src/layout/ticks'
 import { clamp, type Limits, pan, zoomWithin } from '../src/layout/viewport'
 import { random } from './trace'
 

@@ -2,9 +2,9 @@
 
 import { hasAddresses } from '../allocator/replay'
 import type { Controller, ViewPatch } from '../controller'
-import { positionOf } from '../data/live'
-import { liveBytes } from '../data/peak-without'
-import { dominantStack, stackShares } from '../data/stack-shares'
+import { positionOf } from '../data/held-memory'
+import { liveBytes } from '../data/held-memory'
+import { dominantStack, stackShares } from '../data/held-memory'
 import { asksForTimes } from '../search/grammar'
 import { hasData } from '../ui/devices'
 import { fill, h } from '../ui/dom'
@@ -130,8 +130,8 @@ class App implements Controller {
       [this.stage.tools, this.job.tools],
       [this.search.element, this.pageTools.element],
     )
-    const panes = h('div', { class: 'panes' })
-    const column = h('div', { class: 'column' }, panes, this.legend.element)
+    const panes = h('div', { class: 'panes fill' })
+    const column = h('div', { class: 'column fill' }, panes, this.legend.element)
     this.workspace = h('div', { class: 'workspace' }, column, this.details.element, this.fixes.element)
     this.split = new Split(
       {
@@ -149,7 +149,7 @@ class App implements Controller {
     panes.append(
       h(
         'div',
-        { class: 'pane' },
+        { class: 'pane column fill' },
         this.split.head,
         this.timeline.element,
         this.stage.element,

@@ -13,7 +13,7 @@ export class Bookmarks {
   private readonly suggest: () => string
   private readonly button: HTMLButtonElement
   private readonly popover = h('div', {
-    class: 'popover marks',
+    class: 'popover floating marks',
     role: 'dialog',
     'aria-label': 'Bookmarks',
     hidden: true,
@@ -41,7 +41,7 @@ export class Bookmarks {
       },
       'Bookmarks',
     )
-    const form = h('form', { class: 'mark-form' }, this.name, h('button', { type: 'submit' }, 'Save view'))
+    const form = h('form', { class: 'row fill mark-form' }, this.name, h('button', { type: 'submit' }, 'Save view'))
     form.addEventListener('submit', (event) => {
       event.preventDefault()
       this.add(this.name.value.trim() || this.suggest())
@@ -130,7 +130,7 @@ export class Bookmarks {
         'button',
         {
           type: 'button',
-          class: 'link mark-go',
+          class: 'link clip fill mark-go',
           title: mark.hash || 'the report as it opens',
           onclick: () => this.go(mark),
         },
@@ -156,7 +156,7 @@ export class Bookmarks {
       'aria-label': `New name of ${mark.name}`,
       value: mark.name,
     })
-    const form = h('form', { class: 'mark-form' }, field, h('button', { type: 'submit' }, 'Rename'))
+    const form = h('form', { class: 'row fill mark-form' }, field, h('button', { type: 'submit' }, 'Rename'))
     form.addEventListener('submit', (event) => {
       event.preventDefault()
       const name = field.value.trim() || mark.name

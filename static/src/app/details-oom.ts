@@ -117,18 +117,18 @@ function heldPart({ store }: DetailsParts, data: DeviceData, stacks: Stacks, eve
       {},
       h(
         'button',
-        { type: 'button', class: 'held', title, onclick: run },
-        h('span', { class: 'held-name' }, name),
+        { type: 'button', class: 'quiet small row held', title, onclick: run },
+        h('span', { class: 'clip fill' }, name),
         h('span', { class: 'held-bytes' }, `${formatBytes(bytes)}  ${formatShare(bytes, total)}`),
       ),
     )
   const categories = heldByCategory(data, position).filter(({ bytes }) => bytes >= LEAST * total)
   const lines = heldByLine(data, stacks, position)
   return [
-    h('div', { class: 'stack-head' }, h('h3', {}, `Allocated: ${formatBytes(total)}, by category and function`)),
+    h('div', { class: 'row stack-head' }, h('h3', {}, `Allocated: ${formatBytes(total)}, by category and function`)),
     h(
       'ol',
-      { class: 'held-list held-chips', 'data-held': 'category', 'aria-label': 'By category' },
+      { class: 'row wrap held-chips', 'data-held': 'category', 'aria-label': 'By category' },
       ...categories.slice(0, MOST).map(({ category, bytes }) => {
         const name = info.categories[category]
         const query = `live:${event} category:${quoted(name)}`
@@ -137,7 +137,7 @@ function heldPart({ store }: DetailsParts, data: DeviceData, stacks: Stacks, eve
     ),
     h(
       'ol',
-      { class: 'held-list', 'data-held': 'function', 'aria-label': 'By function' },
+      { 'data-held': 'function', 'aria-label': 'By function' },
       ...lines
         .slice(0, MOST)
         .map(({ frame, bytes, stack }) =>

@@ -1,9 +1,9 @@
 // The parts of the details panel that show a stack: alone, with what it allocated, or as the stack of something else.
 
-import { positionOf } from '../data/live'
+import { positionOf } from '../data/held-memory'
 import type { DeviceData, Stacks } from '../data/model'
-import type { SourceLines } from '../data/source'
-import { stackShares } from '../data/stack-shares'
+import type { SourceLines } from '../data/source-links'
+import { stackShares } from '../data/held-memory'
 import { formatBytes, formatCount } from '../layout/format'
 import type { Matches } from '../search/matches'
 import { copyButton, h } from '../ui/dom'
@@ -13,7 +13,7 @@ import { stackText } from '../ui/stack-list'
 import type { Store } from '../ui/state'
 import { describeFrame, framesLine } from '../views/shared/describe'
 import type { Scene } from '../views/shared/scene'
-import { WithoutButton } from '../views/shared/without-button'
+import { WithoutButton } from '../views/shared/controls'
 import { allocationLink, type Links, type Siblings, siblingsOf } from './details-rows'
 import { remediesPart } from './verdict'
 
@@ -37,7 +37,7 @@ export function stackPart({ store, source }: DetailsParts, stacks: Stacks, stack
   return [
     h(
       'div',
-      { class: 'stack-head' },
+      { class: 'row stack-head' },
       h('h3', {}, frames.length ? `${title} (${formatCount(frames.length)} frames)` : title),
       frames.length > 0 && h('label', { class: 'switch', title: 'Unfold all frames (N)' }, box, 'All'),
       frames.length > 0 && copyButton('Copy', () => stackText(frames, noise), 'Copy the stack trace as text'),
@@ -122,7 +122,7 @@ export function allocationsPart(
   const found = siblingsOf(data, stack, id, SIBLINGS_SHOWN, position)
   const isPeak = position === data.info.peakEvent + 1
   const parts: Node[] = [
-    h('div', { class: 'stack-head' }, h('h3', {}, id === null ? 'Its allocations' : 'From the same stack')),
+    h('div', { class: 'row stack-head' }, h('h3', {}, id === null ? 'Its allocations' : 'From the same stack')),
     h(
       'p',
       { class: 'siblings' },

@@ -1,7 +1,7 @@
 // The panel beside the picture: everything about the selected allocation, an out-of-memory event, or a stack.
 
 import type { DeviceData, Stacks } from '../data/model'
-import type { SourceLines } from '../data/source'
+import type { SourceLines } from '../data/source-links'
 import { formatBytes, formatBytesExact, formatCount } from '../layout/format'
 import type { Matches } from '../search/matches'
 import { copyButton, fill, h } from '../ui/dom'
@@ -143,11 +143,11 @@ export class DetailsPanel {
     if (mark) mark.style.background = swatch!
     return h(
       'header',
-      {},
+      { class: 'row wrap' },
       h('h2', {}, mark, title),
       h(
         'div',
-        { class: 'head-tools' },
+        { class: 'row' },
         copyButton('Copy link', this.address, 'Copy a link to this view with these details open'),
         h(
           'button',

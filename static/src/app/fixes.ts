@@ -80,7 +80,7 @@ export class Fixes {
       { class: 'side', 'aria-label': 'Try a fix', tabindex: 0, hidden: true },
       h(
         'header',
-        {},
+        { class: 'row' },
         h('h2', {}, 'Try a fix'),
         h('button', { type: 'button', class: 'close', 'aria-label': 'Close fixes', onclick: close }, '✕'),
       ),

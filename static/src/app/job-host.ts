@@ -1,7 +1,6 @@
 // Where the view of a job is shown: its code and its columns are read when it first comes on screen.
 
-import type { JobPage } from '../job/interface'
-import { JOB_CODE, runJob } from '../job/load'
+import { JOB_CODE, type JobPage, runJob } from '../job/interface'
 import { fill, h } from '../ui/dom'
 import type { State, Store } from '../ui/state'
 import { isDark } from '../ui/theme'
@@ -18,8 +17,8 @@ interface HostParts {
 }
 
 export class JobHost {
-  readonly element = h('div', { class: 'stage job-stage', hidden: true })
-  readonly tools = h('div', { class: 'tools view-tools', hidden: true })
+  readonly element = h('div', { class: 'stage column fill job-stage', hidden: true })
+  readonly tools = h('div', { class: 'row wrap view-tools', hidden: true })
   private page: JobPage | null = null
   private loading: Promise<void> | null = null
 

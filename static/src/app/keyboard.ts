@@ -220,10 +220,10 @@ export class HelpDialog {
   constructor() {
     this.element = h(
       'dialog',
-      { class: 'help', 'aria-label': 'Keys and mouse' },
+      { class: 'help floating', 'aria-label': 'Keys and mouse' },
       h(
         'header',
-        {},
+        { class: 'row' },
         h('h2', {}, 'Keys and mouse'),
         h('button', { type: 'button', class: 'close', 'aria-label': 'Close help', onclick: () => this.close() }, '✕'),
       ),

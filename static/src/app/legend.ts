@@ -1,8 +1,8 @@
 // The legend: what the colours stand for, and how much each holds at the moment. A click on an entry filters by it.
 
-import { positionOf } from '../data/live'
+import { positionOf } from '../data/held-memory'
 import type { DeviceData, DeviceInfo } from '../data/model'
-import { dominantStack, stackShares } from '../data/stack-shares'
+import { dominantStack, stackShares } from '../data/held-memory'
 import { formatBytes, formatCount } from '../layout/format'
 import { deviceName } from '../ui/devices'
 import { h } from '../ui/dom'
@@ -33,9 +33,13 @@ interface Shown {
 
 export class Legend {
   readonly element: HTMLElement
-  private readonly toggle = h('button', { type: 'button', class: 'legend-toggle', 'aria-controls': 'legend-entries' })
+  private readonly toggle = h('button', {
+    type: 'button',
+    class: 'quiet small legend-toggle',
+    'aria-controls': 'legend-entries',
+  })
   private readonly list = h('ul', { id: 'legend-entries', 'aria-label': 'Colours' })
-  private readonly more = h('span', { class: 'soft legend-more' })
+  private readonly more = h('span', { class: 'soft clip legend-more' })
   private readonly entries = new Map<number, { item: HTMLElement; button: HTMLButtonElement; numbers: HTMLElement }>()
   private readonly roomy = matchMedia(ROOMY)
   /** As many entries as are seen without scrolling. */
@@ -52,7 +56,7 @@ export class Legend {
     this.element = h(
       'section',
       { class: 'legend', 'aria-label': 'Legend' },
-      h('div', { class: 'legend-head' }, this.toggle, this.more),
+      h('div', { class: 'row' }, this.toggle, this.more),
       this.list,
     )
   }
@@ -179,7 +183,7 @@ export class Legend {
       const numbers = h('span', { class: 'legend-numbers' })
       const button = h(
         'button',
-        { type: 'button', disabled: keyQuery === null },
+        { type: 'button', class: 'quiet small row', disabled: keyQuery === null },
         h('span', { class: 'swatch', 'aria-hidden': 'true' }),
         frameLabel(name),
         numbers,

@@ -4,7 +4,7 @@ import type { Manifest } from '../data/model'
 import { reportDamage } from '../ui/damage-note'
 import { deviceName } from '../ui/devices'
 import { isDark } from '../ui/theme'
-import { FONT } from '../views/shared/font'
+import { FONT } from '../views/shared/canvas-view'
 import { warmPicture } from '../views/timeline/picture'
 import type { DataClient } from '../worker/data-client'
 

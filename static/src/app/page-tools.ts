@@ -48,7 +48,7 @@ export class PageTools {
       { type: 'button', title: 'Try remedies and settings; list the findings', onclick: () => parts.fixes.toggle() },
       'Fixes',
     )
-    this.element = h('div', { class: 'tools page-tools' }, this.fixesButton, this.bookmarks.element, this.save)
+    this.element = h('div', { class: 'row wrap' }, this.fixesButton, this.bookmarks.element, this.save)
   }
 
   render(state: State): void {

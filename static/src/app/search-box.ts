@@ -1,6 +1,6 @@
 // The search box: a query as it is typed, what it matches, and where it is bad. The state holds the last good query.
 
-import { positionOf } from '../data/live'
+import { positionOf } from '../data/held-memory'
 import { formatBytes, formatCount } from '../layout/format'
 import { parse } from '../search/grammar'
 import { liveMatches, type Matches, nextBySize, QueryError, rankBySize } from '../search/matches'
@@ -28,8 +28,13 @@ export class SearchBox {
   private readonly input: HTMLInputElement
   /** Under the text of the box, letter for letter the same: it underlines what is bad. */
   private readonly mirror = h('div', { class: 'search-mirror', 'aria-hidden': true })
-  private readonly status = h('output', { class: 'search-status', id: 'search-status' })
-  private readonly message = h('p', { class: 'search-message', id: 'search-message', role: 'alert', hidden: true })
+  private readonly status = h('output', { class: 'clip search-status', id: 'search-status' })
+  private readonly message = h('p', {
+    class: 'floating search-message',
+    id: 'search-message',
+    role: 'alert',
+    hidden: true,
+  })
   private readonly list: SearchList
   readonly help: SearchHelp
   /** The query that the box has put into the state or taken from it. */
@@ -66,10 +71,10 @@ export class SearchBox {
     this.help = new SearchHelp((query) => this.put(query, query.length))
     this.element = h(
       'div',
-      { class: 'search', role: 'search' },
+      { class: 'row search', role: 'search' },
       h('div', { class: 'search-field' }, this.mirror, this.input, this.help.button),
       this.status,
-      h('div', { class: 'search-drop' }, this.message, this.list.element, this.help.element),
+      h('div', { class: 'column search-drop' }, this.message, this.list.element, this.help.element),
     )
     const { input } = this
     input.addEventListener('input', () => this.ask(true))

@@ -5,7 +5,7 @@ import { fill, h } from '../ui/dom'
 
 export class SearchList {
   readonly element = h('ul', {
-    class: 'search-list',
+    class: 'floating search-list',
     id: 'search-list',
     role: 'listbox',
     'aria-label': 'Suggestions',
@@ -42,7 +42,7 @@ export class SearchList {
         h(
           'li',
           { role: 'option', id: `search-option-${i}`, 'aria-selected': 'false' },
-          h('span', { class: 'label' }, label),
+          h('span', { class: 'clip label' }, label),
           h('span', { class: 'detail' }, detail),
         ),
       ),
@@ -101,7 +101,7 @@ export class SearchHelp {
       'button',
       {
         type: 'button',
-        class: 'search-help-button',
+        class: 'quiet small search-help-button',
         title: 'What can be searched',
         'aria-label': 'What can be searched',
         'aria-expanded': 'false',
@@ -133,7 +133,13 @@ export class SearchHelp {
     }
     this.element = h(
       'div',
-      { class: 'search-help', id: 'search-help', role: 'group', 'aria-label': 'Examples of queries', hidden: true },
+      {
+        class: 'floating search-help',
+        id: 'search-help',
+        role: 'group',
+        'aria-label': 'Examples of queries',
+        hidden: true,
+      },
       list,
       h(
         'p',

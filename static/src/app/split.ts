@@ -1,6 +1,6 @@
 // Two panes: creates, shows and removes the second pane and its details, and keeps both panes on one scale.
 
-import { positionOf } from '../data/live'
+import { positionOf } from '../data/held-memory'
 import type { DeviceInfo } from '../data/model'
 import { formatBytes, formatCount } from '../layout/format'
 import { deviceName, hasData } from '../ui/devices'
@@ -27,7 +27,7 @@ interface Page {
 
 export class Split {
   /** The title of the first pane, where there are two. */
-  readonly head = h('p', { class: 'pane-head', hidden: true })
+  readonly head = h('p', { class: 'row pane-head', hidden: true })
   private shown: { pane: SecondPane; details: DetailsPanel } | null = null
 
   /** panes: the parent of both; workspace: the parent of the details. */
@@ -192,7 +192,7 @@ export class SecondPane {
     this.link = h('label', { class: 'switch', title }, this.linked, 'Linked window')
     this.head = h(
       'div',
-      { class: 'pane-head' },
+      { class: 'row pane-head' },
       this.device,
       this.title,
       this.link,
@@ -205,7 +205,7 @@ export class SecondPane {
     )
     this.element = h(
       'section',
-      { class: 'pane second', 'aria-label': 'Second pane' },
+      { class: 'pane column fill second', 'aria-label': 'Second pane' },
       this.head,
       this.timeline.element,
       this.stage.element,

@@ -1,7 +1,7 @@
 // The place of the views that are created when first shown: one at a time, each given its context whenever that changes.
 
 import { hasAddresses, type Replay } from '../allocator/replay'
-import { positionOf } from '../data/live'
+import { positionOf } from '../data/held-memory'
 import type { DeviceData, DiffDevice } from '../data/model'
 import { asksForTimes } from '../search/grammar'
 import { evaluateQuery, type Matches } from '../search/matches'
@@ -9,7 +9,7 @@ import { fill, h } from '../ui/dom'
 import type { State, ViewName } from '../ui/state'
 import { isDark } from '../ui/theme'
 import { type Colouring, makeColouring } from '../views/colouring'
-import { type Baseline, homesOf, makeBaseline } from '../views/diff/baseline'
+import { type Baseline, homesOf, makeBaseline } from '../views/baseline'
 import { fetchViews, loadViews } from '../views/load'
 import type { Scene } from '../views/shared/scene'
 import type { Registry, View, ViewContext, ViewParts } from '../views/view'
@@ -20,10 +20,10 @@ import { Prerender } from './prerender'
 const REHEARSED: readonly ViewName[] = ['reserved', 'table', 'segments', 'events', 'flame']
 
 export class Stage {
-  readonly element = h('div', { class: 'stage', hidden: true })
+  readonly element = h('div', { class: 'stage column fill', hidden: true })
   readonly prerender = new Prerender()
   /** The controls of the view on screen. */
-  readonly tools = h('div', { class: 'tools view-tools', hidden: true })
+  readonly tools = h('div', { class: 'row wrap view-tools', hidden: true })
   private readonly parts: ViewParts
   private readonly views = new Map<ViewName, View>()
   /** Views that the reader was shown. */

@@ -111,7 +111,7 @@ export class Toolbar {
     )
     this.timelineTools = h(
       'div',
-      { class: 'tools' },
+      { class: 'row wrap' },
       axisGroup,
       h('button', { type: 'button', title: 'Go to the peak (P)', onclick: actions.goToPeak }, 'Peak'),
       this.oom,
@@ -143,7 +143,7 @@ export class Toolbar {
     )
     this.viewRow = h(
       'div',
-      { class: 'toolbar-row' },
+      { class: 'row wrap toolbar-row' },
       this.device,
       this.split,
       this.colour.element,
@@ -154,7 +154,7 @@ export class Toolbar {
     const menu = h(
       'div',
       { class: 'toolbar-menu', id: 'toolbar-menu' },
-      h('div', { class: 'tools page-end' }, ...pageTools.slice(-1), help),
+      h('div', { class: 'row page-end' }, ...pageTools.slice(-1), help),
       this.viewRow,
     )
     const menuButton = h(
@@ -167,7 +167,7 @@ export class Toolbar {
       },
       '☰ Menu',
     )
-    this.element = h('div', { class: 'toolbar' }, tabs, ...pageTools.slice(0, -1), menuButton, menu)
+    this.element = h('div', { class: 'row wrap toolbar' }, tabs, ...pageTools.slice(0, -1), menuButton, menu)
     bindMenu(this.element, menuButton)
   }
 
@@ -260,7 +260,7 @@ export class ColourSelect {
       this.select.append(choice)
     }
     this.select.addEventListener('change', () => store.set({ colour: this.select.value as ColourBy }))
-    this.element = h('label', { class: 'colour-select' }, h('span', {}, 'Colour'), this.select)
+    this.element = h('label', { class: 'row colour-select' }, h('span', {}, 'Colour'), this.select)
   }
 
   render(state: State, info: DeviceInfo | undefined): void {

@@ -1,16 +1,16 @@
 // Allocated: the memory at a position, by category and by the line of the program that allocated it.
 
-import { liveAt } from './live'
-import type { DeviceData, Frame, Stacks } from './model'
+import { allocatedCurve } from './device'
+import type { DeviceData, DeviceInfo, Frame, Stacks } from './model'
 
-export interface HeldByCategory {
+interface HeldByCategory {
   /** Index into info.categories. */
   category: number
   bytes: number
   count: number
 }
 
-export interface HeldByLine {
+interface HeldByLine {
   /** The frame that names the stacks; null: they have none. */
   frame: Frame | null
   bytes: number
@@ -55,4 +55,71 @@ export function heldByLine(data: DeviceData, stacks: Stacks, position: number): 
     }
   }
   return [...lines.values()].sort((a, b) => b.bytes - a.bytes || a.stack - b.stack)
+}
+
+/** Position of a moment as the state names it: an event, -1 for before the first, null for the peak. Clamped to the trace. */
+export function positionOf(info: DeviceInfo, at: number | null): number {
+  return Math.max(0, Math.min(info.events, (at ?? info.peakEvent) + 1))
+}
+
+/** Ids of what is live at a position, in birth order: O(N), some 1 ms for 300,000 allocations. */
+function liveAt({ start, end, N }: Pick<DeviceData, 'start' | 'end' | 'N'>, position: number): Int32Array {
+  let count = 0
+  for (let id = 0; id < N; id++) if (start[id] <= position && end[id] > position) count++
+  const ids = new Int32Array(count)
+  for (let id = 0, i = 0; i < count; id++) if (start[id] <= position && end[id] > position) ids[i++] = id
+  return ids
+}
+
+type Lives = Pick<DeviceData, 'start' | 'end' | 'size' | 'P'>
+
+interface StackShare {
+  /** 0: no stack trace. */
+  stack: number
+  /** Bytes of it live at the moment, and of all its allocations. */
+  live: number
+  bytes: number
+}
+
+/** Of the allocations that pass, most bytes live at a position first, then most bytes in all. O(allocations). */
+export function stackShares(
+  { N, start, end, size, stack }: Pick<DeviceData, 'N' | 'start' | 'end' | 'size' | 'stack'>,
+  position: number,
+  passes: (id: number) => boolean,
+): StackShare[] {
+  const shares = new Map<number, StackShare>()
+  for (let id = 0; id < N; id++) {
+    if (!passes(id)) continue
+    let share = shares.get(stack[id])
+    if (!share) shares.set(stack[id], (share = { stack: stack[id], live: 0, bytes: 0 }))
+    share.bytes += size[id]
+    if (start[id] <= position && end[id] > position) share.live += size[id]
+  }
+  return [...shares.values()].sort((a, b) => b.live - a.live || b.bytes - a.bytes || a.stack - b.stack)
+}
+
+/** The stack with the most bytes, of those with a trace; null where none has one. */
+export function dominantStack(shares: readonly StackShare[]): number | null {
+  return shares.find(({ stack }) => stack > 0)?.stack ?? null
+}
+
+/** Bytes by position (length P) of the allocations whose `mask` is not 0. */
+export function liveBytes({ start, end, size, P }: Lives, mask: ArrayLike<number>): Float64Array {
+  return allocatedCurve(
+    start,
+    end,
+    size.map((bytes, id) => (mask[id] ? bytes : 0)),
+    P,
+  )
+}
+
+/** Bytes at most over all positions without the allocations whose `mask` is not 0. One pass: 15 ms for a million events. */
+export function peakWithout({ start, end, size, P }: Lives, mask: ArrayLike<number>): number {
+  const rest = allocatedCurve(
+    start,
+    end,
+    size.map((bytes, id) => (mask[id] ? 0 : bytes)),
+    P,
+  )
+  return rest.reduce((most, bytes) => Math.max(most, bytes), 0)
 }

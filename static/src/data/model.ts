@@ -1,5 +1,4 @@
-// The types that the rooms of the page share: a device's columns here, the manifest's, stacks' and tiles' in files of
-// their own. Data only: no code, no DOM, no GL.
+// The types that the rooms of the page share: a device's columns, stacks, and tiles; the manifest's are in a file of their own. Data only: no code, no DOM, no GL.
 //
 // Words used everywhere:
 //   event     index into the recorded events, 0 … n-1
@@ -7,11 +6,9 @@
 //   id        allocation, in birth order, 0 … N-1
 // An allocation is live at s iff start[id] <= s < end[id].
 
-import type { DeviceInfo } from './manifest-types'
+import type { DeviceInfo, FrameJson } from './manifest-types'
 
 export type * from './manifest-types'
-export type * from './stack-types'
-export type * from './tile-types'
 
 /** Events that are no allocation's alloc, free_requested or free event. */
 export interface OtherEvents {
@@ -88,4 +85,116 @@ export interface DeviceData {
   readonly clockUs: Times | null
   other: OtherEvents
   segments: Segments
+}
+
+export interface Frame extends FrameJson {
+  /** Interpreter loop, dispatcher, unwinder: hidden by default. */
+  noise: boolean
+  /** A frame of the program's own language, not of C++. */
+  python: boolean
+  /** In code that the reader did not write: installed packages, PyTorch, Python's own. */
+  library: boolean
+  fx?: Record<string, unknown>
+  /** Web address of the line, where the recorder noted the commit. */
+  address?: string
+}
+
+/** All stacks as columns: a node is one frame under its caller, a stack is the node it ends at. A caller comes before those it calls. */
+export interface StackTrie {
+  /** per node: its frame */
+  frameOf: Int32Array
+  /** per node: the node of its caller; -1 for an outermost frame */
+  caller: Int32Array
+  /** per stack: the node of its innermost frame; -1 for a stack without frames */
+  leaf: Int32Array
+  /** per frame: indices into names and filenames, and the line */
+  frames: {
+    names: readonly string[]
+    filenames: readonly string[]
+    name: Uint32Array
+    file: Uint32Array
+    line: Int32Array
+  }
+  isNoise(frame: number): boolean
+  isPython(frame: number): boolean
+  frame(frame: number): Frame
+}
+
+export interface Stacks {
+  count: number
+  readonly trie: StackTrie
+  /** Innermost first, noise included. Frames are shared objects: do not change them. */
+  frames(stack: number): Frame[]
+  /** The frame that names a stack: the program's own line, or the model's where that only launches; null for an empty one. */
+  top(stack: number): Frame | null
+  /** The program's own line that launched what `top` is; null where that is the program's own. */
+  launcher(stack: number): Frame | null
+}
+
+export type Axis = 'event' | 'time'
+
+/**
+ * A window in view space: x in axis units (event axis: position s occupies [s-1, s);
+ * time axis: µs since time0), y in bytes from the bottom of the stack.
+ */
+export interface ViewWindow {
+  x0: number
+  x1: number
+  y0: number
+  y1: number
+}
+
+/** Level k has 2^k tiles of 1024 columns; y level j has 2^j tiles of 1024 rows. */
+export interface TileKey {
+  /** DeviceInfo.index */
+  device: number
+  axis: Axis
+  level: number
+  tile: number
+  yLevel: number
+  yTile: number
+}
+
+/** What bands are named by in place of their stacks: what colours stand for, and what a query matches. */
+export interface BandKeys {
+  /** Grows with every change; 0: stacks, as the file's own tiles have them. */
+  version: number
+  /** Key of each allocation (length N); null: its stack. */
+  keys: Uint32Array | null
+  /** Keys are 2 * key + 1 for what a query matches, 2 * key for the rest: a band with any match is named by its matches. */
+  matched: boolean
+  /** Bytes in place of the recorded ones, by allocation, and allocated with them by position; null: as recorded. */
+  shown?: { size: Float64Array; allocated: Float64Array } | null
+}
+
+/** One tile as rectangles, ready for a vertex buffer. Quads are in stacking order within a column, bottom first. */
+export interface TileMesh {
+  key: TileKey
+  /** Every column stands for one position. */
+  exact: boolean
+  /** Quads that stand for more than one allocation. */
+  merged: number
+  /** Doublings of the row tolerance that were needed to stay under the limit of quads; 0 as a rule. */
+  coarsened: number
+  /** Origin in axis units and bytes; float32 alone is exact only to 16 MiB. */
+  x0: number
+  y0: number
+  xSpan: number
+  ySpan: number
+  quads: number
+  /** 4 per quad: xa, xb, ya, yb relative to the origin, in axis units and bytes. y is clamped to one ySpan outside the tile. */
+  rects: Float32Array
+  /** Allocation that stands for the quad. */
+  rep: Int32Array
+  /** Stack, or other key (see BandKeys), with most bytes in the quad. */
+  stack: Int32Array
+  /** BandKeys.version of the keys in `stack`. */
+  version: number
+  category: Uint8Array
+  /** Allocations in the quad. */
+  count: Int32Array
+  /** Exact bytes of the quad: its height. */
+  bytes: Float64Array
+  /** Position that each column shows; empty when the tile came from the file before its columns were decoded. */
+  samples: Int32Array
 }

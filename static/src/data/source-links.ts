@@ -1,7 +1,9 @@
 // Web or editor addresses of the lines that stack traces name, by rules from Python (snapreport/report/source_links.py)
 // applied the same way there.
 
-export interface SourceRule {
+import type { DecodedBlob } from './columns'
+
+interface SourceRule {
   /** The folder that file names begin with; "" for every file. */
   root: string
   /** The address with {path} and {line} to be filled in. */
@@ -46,4 +48,35 @@ function quoted(part: string): string {
   return encodeURIComponent(part)
     .replace(/[!'()*]/g, (char) => `%${char.charCodeAt(0).toString(16).toUpperCase()}`)
     .replace(/%3A/g, ':')
+}
+
+interface Quote {
+  /** Number of the first line. */
+  first: number
+  lines: readonly string[]
+}
+
+/** So many lines are shown on either side; the file may hold more where ranges were merged. */
+const AROUND = 3
+
+export class SourceLines {
+  constructor(private readonly files: ReadonlyMap<string, readonly Quote[]>) {}
+
+  /** The lines around a frame's own; null where the report does not include them. */
+  at(filename: string, line: number): Quote | null {
+    const stretch = this.files.get(filename)?.find(({ first, lines }) => first <= line && line < first + lines.length)
+    if (!stretch) return null
+    const from = Math.max(stretch.first, line - AROUND)
+    return { first: from, lines: stretch.lines.slice(from - stretch.first, line + AROUND + 1 - stretch.first) }
+  }
+}
+
+export function readSource(blob: DecodedBlob): SourceLines {
+  const files = blob.json<Record<string, [number, string[]][]>>('files')
+  // A map: file names come from the snapshot, "__proto__" among them.
+  return new SourceLines(
+    new Map(
+      Object.entries(files).map(([name, stretches]) => [name, stretches.map(([first, lines]) => ({ first, lines }))]),
+    ),
+  )
 }

@@ -5,7 +5,7 @@
 import type { GlContext } from './context'
 import type { GlStage, Shown } from './gl-stage'
 import type { RectList, RectPainter } from './rects'
-import { freeTexture, makeTexture, type Texture } from './texture'
+import { freeTexture, makeTexture, type Texture } from './program'
 
 /** What the canvas shows, less what a drag draws. */
 interface Base {

@@ -2,12 +2,11 @@
 // cost next to nothing, while a second full-size canvas costs a whole frame where graphics are emulated.
 
 import type { GlContext, Target } from './context'
-import { Program } from './program'
-import type { Texture } from './texture'
+import { Program, type Texture } from './program'
 import { cornerIndices, MAX_BATCH } from './tile-painter'
 
 /** Red, green, blue, alpha: 0…255 each, alpha not multiplied in. */
-export type Colour = readonly [number, number, number, number]
+export type Colour = readonly [red: number, green: number, blue: number, alpha?: number]
 
 /** Collects rectangles in CSS pixels, y down, in drawing order. */
 export class RectList {
@@ -44,7 +43,7 @@ export class RectList {
   }
 
   /** Colour of the rectangles that follow. */
-  ink([r, g, b, a]: Colour, opacity = 1): void {
+  ink([r, g, b, a = 255]: Colour, opacity = 1): void {
     const alpha = (a / 255) * opacity
     const byte = (value: number): number => Math.round(value * alpha) & 255
     this.packed = ((Math.round(255 * alpha) << 24) | (byte(b) << 16) | (byte(g) << 8) | byte(r)) >>> 0

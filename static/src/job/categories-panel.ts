@@ -8,8 +8,7 @@ import { categoryColour } from '../views/colours/palettes'
 import { css } from '../views/shared/inks'
 import type { JobModel } from './job-model'
 import type { JobActions } from './job-state'
-import type { Panel } from './panel'
-import { beyondWords } from './beyond-note'
+import { beyondWords, type Panel } from './panel'
 import { clippedEnd, medianOf } from './statistics'
 
 /** One bar: bytes by category. `row`: of a rank; null: of a group. */
@@ -24,7 +23,7 @@ interface Bar {
 export class CategoriesPanel implements Panel {
   readonly element: HTMLElement
   private readonly list: VirtualList
-  private readonly legend = h('ul', { class: 'job-legend', 'aria-label': 'Categories' })
+  private readonly legend = h('ul', { class: 'row wrap job-legend', 'aria-label': 'Categories' })
   private readonly modes = new Map<'group' | 'rank', HTMLButtonElement>()
   private readonly words = h('p', { class: 'job-words' })
   private model: JobModel | null = null
@@ -54,8 +53,8 @@ export class CategoriesPanel implements Panel {
     }
     this.element = h(
       'div',
-      { class: 'job-categories' },
-      h('div', { class: 'job-bar' }, modes, this.words),
+      { class: 'column job-categories' },
+      h('div', { class: 'row wrap job-bar' }, modes, this.words),
       this.legend,
       this.list.element,
     )

@@ -4,10 +4,9 @@ import type { JobFinding } from '../data/contracts'
 import { formatCount } from '../layout/format'
 import { fill, h } from '../ui/dom'
 import type { JobModel } from './job-model'
-import type { JobActions } from './job-state'
+import { type JobActions, rowsInWords } from './job-state'
 import { linkedSentence, rankLink } from './links'
 import type { Panel } from './panel'
-import { rowsInWords } from './selection'
 
 const SEVERITY: Record<JobFinding['severity'], string> = { error: 'Error', warning: 'Warning', info: 'Note' }
 /** The words of the summary (snapreport/report/finding_cards.py). */
@@ -28,7 +27,7 @@ export class FindingsPanel implements Panel {
     const where = state.rows ? 'on the selected ranks' : 'on any rank'
     fill(
       this.element,
-      shown.length === 0 && h('p', { class: 'job-calm' }, `Nothing was found ${where}.`),
+      shown.length === 0 && h('p', { class: 'soft' }, `Nothing was found ${where}.`),
       ...shown.map((finding) => this.card(model, finding)),
     )
   }
@@ -49,7 +48,7 @@ export class FindingsPanel implements Panel {
       ),
       h(
         'p',
-        { class: 'job-bar' },
+        { class: 'row wrap job-bar' },
         h('button', { type: 'button', title: 'Select these ranks', onclick: () => this.actions.brush(rows, null) }, on),
         rows.length > 1 && rows.length < data.recorded && h('span', { class: 'soft' }, rowsInWords(data, rows)),
         row != null &&

@@ -4,15 +4,13 @@ import type { JobGroup, JobOutlier } from '../data/contracts'
 import { formatBytes } from '../layout/format'
 import { fill, h } from '../ui/dom'
 import { plural } from '../ui/format'
+import { prepareCanvas } from '../views/shared/canvas-view'
 import { css, groupColour } from '../views/shared/inks'
+import { beyondNote, type Panel } from './panel'
 import { type JobModel, rangeName } from './job-model'
-import type { JobActions } from './job-state'
+import { type JobActions, rowsInWords } from './job-state'
 import { linkedSentence, rankLink, stackWords } from './links'
-import type { Panel } from './panel'
-import { rowsInWords } from './selection'
-import { beyondNote } from './beyond-note'
-import { spreadChart } from './spread-chart'
-import { clippedEnd, medianOf } from './statistics'
+import { clippedEnd, medianOf, spreadOf } from './statistics'
 
 /** Stacks named for a group and for an outlier, and outliers, before the rest is counted. */
 const STACKS_OF_GROUP = 4
@@ -37,8 +35,8 @@ export class GroupsPanel implements Panel {
     const brushed = rows.map((row) => peaks.allocated[row])
     fill(
       this.element,
-      outliers.length === 0 && h('p', { class: 'job-calm' }, where),
-      groups.length === 0 && h('p', { class: 'job-calm' }, 'Too few ranks to compare: nothing is grouped.'),
+      outliers.length === 0 && h('p', { class: 'soft' }, where),
+      groups.length === 0 && h('p', { class: 'soft' }, 'Too few ranks to compare: nothing is grouped.'),
       ...outliers.slice(0, OUTLIERS).map((outlier) => this.outlierCard(model, outlier)),
       outliers.length > OUTLIERS &&
         h('p', { class: 'soft' }, `${outliers.length - OUTLIERS} more outliers; sort the ranks by "Above its group".`),
@@ -59,7 +57,7 @@ export class GroupsPanel implements Panel {
       'button',
       {
         type: 'button',
-        class: 'job-group-name',
+        class: 'job-group-name clip',
         'aria-pressed': String(isBrushed),
         title: isBrushed ? 'Show all ranks' : 'Select the ranks of this group',
         onclick: () => this.actions.brushGroup(isBrushed ? null : index),
@@ -70,7 +68,7 @@ export class GroupsPanel implements Panel {
     const isWhole = members.length === group.rows.length
     if (members.length === 0) {
       const none = h('span', { class: 'soft' }, `${plural(group.rows.length, 'rank')}, none selected`)
-      return h('section', { class: 'job-group' }, h('header', {}, brush, none))
+      return h('section', { class: 'job-group' }, h('header', { class: 'row wrap' }, brush, none))
     }
     const outliers = data.manifest.outliers.filter((one) => one.group === index && members.includes(one.row))
     const bytes = members.map((row) => peaks.allocated[row])
@@ -83,8 +81,14 @@ export class GroupsPanel implements Panel {
     return h(
       'section',
       { class: 'job-group' },
-      h('header', {}, brush, h('span', { class: 'soft' }, `${count}, ${spread}`), spreadChart(model, members, end)),
-      ranks !== group.name && h('p', { class: 'job-group-ranks' }, ranks),
+      h(
+        'header',
+        { class: 'row wrap' },
+        brush,
+        h('span', { class: 'soft' }, `${count}, ${spread}`),
+        spreadChart(model, members, end),
+      ),
+      ranks !== group.name && h('p', {}, ranks),
       isWhole && group.holds !== '' && h('p', {}, capital(group.holds)),
       stacks.length > 0 &&
         h(
@@ -149,4 +153,44 @@ export function outlierStacks(
 
 function capital(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1)
+}
+
+const WIDTH = 150
+const HEIGHT = 20
+
+/** All charts of a page have the same scale, 0 to `end` bytes. */
+function spreadChart({ data, inks, peaks }: JobModel, rows: readonly number[], end: number): HTMLElement {
+  const canvas = h('canvas', { class: 'job-spread', role: 'img' })
+  const spread = spreadOf(rows.map((row) => peaks.allocated[row]))
+  if (!spread) return canvas
+  const [min, lower, median, upper, max] = spread
+  const beyond = max > end ? `; the chart ends at ${formatBytes(Math.round(end))}` : ''
+  const range = `${formatBytes(min)} to ${formatBytes(max)}, median ${formatBytes(Math.round(median))}${beyond}`
+  canvas.setAttribute('aria-label', `Peaks from ${range}`)
+  canvas.title = `Peaks: ${range}`
+  const ctx = prepareCanvas(canvas, WIDTH, HEIGHT)
+  const x = (bytes: number): number => 4 + Math.min(1, bytes / Math.max(1, end)) * (WIDTH - 8)
+  const middle = HEIGHT / 2
+  ctx.fillStyle = css(inks.line)
+  ctx.fillRect(4, HEIGHT - 2, WIDTH - 8, 1)
+  ctx.fillStyle = css(inks.soft)
+  ctx.fillRect(x(min), middle - 0.5, x(max) - x(min), 1)
+  for (const bytes of [min, max]) if (bytes <= end) ctx.fillRect(x(bytes) - 0.5, middle - 4, 1, 8)
+  ctx.fillStyle = css(inks.allocated)
+  ctx.fillRect(x(lower), middle - 5, Math.max(2, x(upper) - x(lower)), 10)
+  ctx.fillStyle = css(inks.ink)
+  ctx.fillRect(x(median) - 1, middle - 7, 2, 14)
+  for (const row of rows) {
+    const peak = peaks.allocated[row]
+    if (!(data.bytesAbove[row] > 0 || peak > end)) continue
+    ctx.fillStyle = css(data.bytesAbove[row] > 0 ? inks.peak : inks.soft)
+    ctx.beginPath()
+    if (peak > end) {
+      ctx.moveTo(WIDTH - 8, middle - 5)
+      ctx.lineTo(WIDTH, middle)
+      ctx.lineTo(WIDTH - 8, middle + 5)
+    } else ctx.arc(x(peak), middle, 3.5, 0, 2 * Math.PI)
+    ctx.fill()
+  }
+  return canvas
 }

@@ -2,6 +2,7 @@
 
 import type { DecodedBlob } from '../data/columns'
 import type { JobManifest } from '../data/contracts'
+import { deliverExports, runBundle } from '../ui/run-bundle'
 import type { State, Store } from '../ui/state'
 
 export interface JobParts {
@@ -31,4 +32,16 @@ export interface JobPage {
   debug(): unknown
 }
 
-export type JobFactory = (parts: JobParts) => JobPage
+type JobFactory = (parts: JobParts) => JobPage
+
+const PLACE = 'snapreportJob'
+export const JOB_CODE = 'jobview'
+
+/** Called by the job's bundle. */
+export function deliverJob(factory: JobFactory): void {
+  deliverExports(PLACE, factory)
+}
+
+export function runJob(code: string): JobFactory {
+  return runBundle(code, PLACE, 'the job view')
+}

@@ -3,8 +3,8 @@
 // Rows 0 … recorded-1 are recordings; the rows behind them are ranks that failed or that no file has, without numbers.
 
 import type { DecodedBlob } from '../data/columns'
-import { expectedCells } from './heat-cells'
 import type { JobAxis, JobManifest } from '../data/contracts'
+import { fitOf } from './statistics'
 
 export type Metric = 'allocated' | 'reserved' | 'unused' | 'free'
 export const METRICS: readonly Metric[] = ['allocated', 'reserved', 'unused', 'free']
@@ -232,4 +232,31 @@ export function keysOf(ranks: Int32Array): string[] {
     const name = rank < 0 ? '?' : String(rank)
     return count === 1 ? name : `${name}.${count}`
   })
+}
+
+/**
+ * The expected value of every cell from the other rows of its group in the same column; NaN for rows without a group. Where
+ * fewer than half of the group recorded the column, as when one rank goes on after the others have ended, it is what the
+ * group had last: a rank is not compared with itself alone.
+ */
+export function expectedCells(
+  { rows, columns, bytes }: HeatMatrix,
+  groups: readonly { rows: readonly number[]; isSlope: boolean }[],
+  rank: Int32Array,
+): Float64Array {
+  const out = new Float64Array(rows * columns).fill(NaN)
+  for (const group of groups) {
+    const ranks = group.rows.map((row) => rank[row])
+    let last: ((rank: number) => number) | null = null
+    for (let column = 0; column < columns; column++) {
+      const values = group.rows.map((row) => bytes[row * columns + column])
+      const isCommon = 2 * values.filter((value) => !Number.isNaN(value)).length >= values.length
+      const fit: (rank: number) => number = isCommon || !last ? fitOf(ranks, values, group.isSlope) : last
+      if (isCommon) last = fit
+      group.rows.forEach((row, i) => {
+        out[row * columns + column] = fit(ranks[i])
+      })
+    }
+  }
+  return out
 }

@@ -4,8 +4,7 @@ import type { JobAxis } from '../data/contracts'
 import { formatCount, formatDuration } from '../layout/format'
 import type { Inks } from '../views/shared/inks'
 import type { HeatMatrix, JobData, Metric } from './job-data'
-import type { JobState } from './job-state'
-import type { ColumnRange } from './selection'
+import type { ColumnRange, JobState, SortKey } from './job-state'
 
 export interface JobModel {
   data: JobData
@@ -82,3 +81,41 @@ export function rangeName(axis: JobAxis, first: number, last: number): string {
   if (axis.unit === 'share') return `${from / 10}% to ${to / 10}% of the trace`
   return `steps ${formatCount(from)} to ${formatCount(to)}`
 }
+
+/**
+ * Rows in the order they are shown in, a permutation of all rows. Ranks that failed or are missing come last, except in the
+ * order of ranks. `peaks`: by which those orders go. `shown`: bytes by row that the strip beside the map
+ * shows, for the order of that name.
+ */
+export function orderRows(data: JobData, by: SortKey, peaks: RowPeaks, shown: ArrayLike<number>): Int32Array {
+  const rows = Int32Array.from({ length: data.rows }, (_, row) => row)
+  const { rank } = data
+  const byRank = (a: number, b: number): number => unsigned(rank[a]) - unsigned(rank[b]) || a - b
+  const most = (values: ArrayLike<number>) => (a: number, b: number) => values[b] - values[a]
+  const compare: Record<SortKey, (a: number, b: number) => number> = {
+    rank: () => 0,
+    host: (a, b) => naturalOrder(data.hostOf(a), data.hostOf(b)),
+    peak: most(peaks.allocated),
+    reserved: most(peaks.reserved),
+    group: (a, b) => data.group[a] - data.group[b] || data.cluster[a] - data.cluster[b],
+    oom: (a, b) => oomPlace(data, a) - oomPlace(data, b),
+    above: most(data.bytesAbove),
+    shown: most(shown),
+  }
+  const first = compare[by]
+  const isAbsent = (row: number): number => Number(by !== 'rank' && row >= data.recorded)
+  return rows.sort((a, b) => isAbsent(a) - isAbsent(b) || first(a, b) || byRank(a, b))
+}
+
+/** Rows without a rank number come after all others. */
+function unsigned(rank: number): number {
+  return rank < 0 ? Number.MAX_SAFE_INTEGER : rank
+}
+
+function oomPlace(data: JobData, row: number): number {
+  const place = data.manifest.ooms.findIndex((oom) => oom.row === row)
+  return place < 0 ? data.rows : place
+}
+
+/** "node2" before "node10". */
+export const naturalOrder = new Intl.Collator('en', { numeric: true }).compare

@@ -5,20 +5,27 @@ import { append, fill, h } from '../ui/dom'
 import type { State } from '../ui/state'
 import { readInks } from '../views/shared/inks'
 import { CategoriesPanel } from './categories-panel'
-import { ColourScale } from './colour-scale'
+import { ColourScale } from './map-heat'
 import { FindingsPanel } from './findings-panel'
 import { GroupsPanel } from './groups-panel'
 import type { JobPage, JobParts } from './interface'
 import { JobData, METRICS } from './job-data'
-import { extremeOf, type JobModel, METRIC_NAMES, METRIC_TITLES, peaksOf, rangeName, type RowPeaks } from './job-model'
-import { JobActions, type JobState, readState, TABS, type Tab } from './job-state'
-import { keepFocus } from './keep-focus'
+import {
+  extremeOf,
+  type JobModel,
+  METRIC_NAMES,
+  METRIC_TITLES,
+  orderRows,
+  peaksOf,
+  rangeName,
+  type RowPeaks,
+} from './job-model'
+import { JobActions, type JobState, readState, type Tab, TABS, type SortKey, SORTS } from './job-state'
 import { linkedSentence } from './links'
 import { MapView } from './map-view'
 import type { Panel } from './panel'
 import { RankPanel } from './rank-panel'
 import { RanksPanel } from './ranks-panel'
-import { orderRows, SORTS, type SortKey } from './row-order'
 import { StacksPanel } from './stacks-panel'
 
 const SORT_NAMES: Record<SortKey, string> = {
@@ -48,13 +55,13 @@ export class JobView implements JobPage {
   private readonly map: MapView
   private readonly panels: Record<Tab, Panel>
   private readonly tabs = new Map<Tab, HTMLButtonElement>()
-  private readonly place = h('div', { class: 'job-panel', role: 'tabpanel' })
+  private readonly place = h('div', { class: 'column fill job-panel', role: 'tabpanel' })
   private readonly scale = new ColourScale()
   private readonly metric: HTMLSelectElement
   private readonly axis: HTMLSelectElement
   private readonly sort: HTMLSelectElement
   private readonly against: HTMLButtonElement
-  private readonly brushed = h('span', { class: 'job-brushed', role: 'status' })
+  private readonly brushed = h('span', { class: 'row job-brushed', role: 'status' })
   private readonly note = h('p', { class: 'job-note soft', hidden: true })
   private model: JobModel | null = null
   private ordered: { key: string; order: Int32Array; place: Int32Array } | null = null
@@ -96,11 +103,11 @@ export class JobView implements JobPage {
     )
     this.tools = h(
       'div',
-      { class: 'tools' },
+      { class: 'row wrap' },
       this.metric,
       this.against,
       this.axis,
-      h('label', { class: 'job-sort' }, h('span', { class: 'soft' }, 'Sort'), this.sort),
+      h('label', { class: 'row' }, h('span', { class: 'soft' }, 'Sort'), this.sort),
       this.brushed,
       this.scale.element,
     )
@@ -118,8 +125,8 @@ export class JobView implements JobPage {
     this.element = h(
       'section',
       { class: 'job', 'aria-label': 'Job' },
-      h('div', { class: 'job-left' }, this.note, this.map.element),
-      h('div', { class: 'job-right' }, tabs, this.place),
+      h('div', { class: 'column' }, this.note, this.map.element),
+      h('div', { class: 'column job-right' }, tabs, this.place),
     )
     this.linkHeadline()
   }
@@ -310,4 +317,19 @@ function select(label: string, onChange: (value: string) => void): HTMLSelectEle
   const element = h('select', { 'aria-label': label })
   element.addEventListener('change', () => onChange(element.value))
   return element
+}
+
+/** Renders. A link or button within `root` that is replaced hands its focus to the one of its name; what is gone to `otherwise`. */
+function keepFocus(root: HTMLElement, otherwise: () => HTMLElement, render: () => void): void {
+  const focused = document.activeElement
+  if (!(focused instanceof HTMLElement) || !root.contains(focused)) return render()
+  const named = (): HTMLElement[] =>
+    [...root.querySelectorAll<HTMLElement>('a, button')].filter(
+      ({ textContent }) => textContent === focused.textContent,
+    )
+  const place = named().indexOf(focused)
+  render()
+  if (root.contains(focused)) return
+  const left = place < 0 ? [] : named()
+  ;(left[Math.min(place, left.length - 1)] ?? otherwise()).focus({ preventScroll: true })
 }

@@ -1,10 +1,9 @@
 // The outlines over the map: what is brushed, and the cell that the keyboard is on.
 
-import type { HeatWindow } from '../gl/heat-raster'
+import type { HeatWindow } from '../gl/heat'
 import { h } from '../ui/dom'
 import type { JobModel } from './job-model'
-import { columnToX, type MapGeometry, placeToY, type Zone } from './map-geometry'
-import type { Cell } from './map-pointer'
+import { type Cell, columnToX, type MapGeometry, placeToY, type Zone } from './map-geometry'
 
 /** Cells from the first to before the second, of columns and of places. */
 type CellRange = [columns: [number, number], places: [number, number]]
@@ -13,8 +12,8 @@ type CellRange = [columns: [number, number], places: [number, number]]
 const MIN_PIXELS = 3
 
 export class MapBoxes {
-  readonly brush = h('div', { class: 'job-brush', hidden: true })
-  readonly cursor = h('div', { class: 'job-cursor', hidden: true })
+  readonly brush = h('div', { class: 'corner job-brush', hidden: true })
+  readonly cursor = h('div', { class: 'corner job-cursor', hidden: true })
 
   /** Outlines a drag from one cell to another. */
   placeDrag(geometry: MapGeometry, window: HeatWindow, model: JobModel, from: Cell, to: Cell, zone: Zone): void {

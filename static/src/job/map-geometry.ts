@@ -1,6 +1,8 @@
 // Where the parts of the map lie, in CSS pixels of its element, and what of the job its window shows. No DOM.
 
-import type { HeatWindow } from '../gl/heat-raster'
+import type { HeatWindow } from '../gl/heat'
+import { clamp, type Limits, pan, zoomWithin } from '../layout/viewport'
+import type { JobModel } from './job-model'
 
 export interface MapGeometry {
   width: number
@@ -14,10 +16,15 @@ export interface MapGeometry {
   strip: number
 }
 
+export interface Cell {
+  place: number
+  column: number
+}
+
 export type Zone = 'cells' | 'rows' | 'columns' | 'none'
 
 const GROUP_STRIP = 7
-export const AXIS_HEIGHT = 24
+const AXIS_HEIGHT = 24
 const NARROW = 560
 
 export function layOutMap(width: number, height: number, labels: number): MapGeometry {
@@ -54,7 +61,7 @@ export function cellAt(
   y: number,
   places: number,
   columns: number,
-): { place: number; column: number } {
+): Cell {
   const across = (x - geometry.left) / (geometry.right - geometry.left)
   const down = (y - geometry.top) / (geometry.bottom - geometry.top)
   const clamp = (value: number, count: number): number => Math.max(0, Math.min(count - 1, Math.floor(value)))
@@ -72,40 +79,73 @@ export function placeToY({ top, bottom }: MapGeometry, { y0, y1 }: HeatWindow, p
   return top + ((place - y0) / (y1 - y0)) * (bottom - top)
 }
 
-/** Zooms one direction about a point that keeps its place; never closer than `least` cells nor beyond all of them. */
-export function zoomRange(
-  from: number,
-  to: number,
-  at: number,
-  factor: number,
-  count: number,
-  least: number,
-): [number, number] {
-  const span = Math.max(Math.min(least, count), Math.min(count, (to - from) * factor))
-  const start = at - ((at - from) / (to - from)) * span
-  return shiftInside(start, span, count)
-}
-
-export function shiftInside(start: number, span: number, count: number): [number, number] {
-  const first = Math.max(0, Math.min(count - span, start))
-  return [first, first + span]
-}
-
 /** The window, moved as little as needed to contain a cell. */
-export function reveal(window: HeatWindow, place: number, column: number, places: number, columns: number): HeatWindow {
-  const into = (from: number, to: number, cell: number, count: number): [number, number] => {
-    const span = to - from
-    if (cell < from) return shiftInside(cell, span, count)
-    if (cell + 1 > to) return shiftInside(cell + 1 - span, span, count)
-    return [from, to]
-  }
-  const [x0, x1] = into(window.x0, window.x1, column, columns)
-  const [y0, y1] = into(window.y0, window.y1, place, places)
-  return { x0, x1, y0, y1 }
+export function reveal(window: HeatWindow, place: number, column: number, limits: Limits): HeatWindow {
+  const by = (from: number, to: number, cell: number): number => Math.min(0, cell - from) + Math.max(0, cell + 1 - to)
+  return clamp(pan(window, by(window.x0, window.x1, column), by(window.y0, window.y1, place)), limits)
 }
 
-/** The smallest of 1, 2, 5, 10, 20 … that is at least this. */
-export function labelStep(atLeast: number): number {
-  for (let power = 1; ; power *= 10)
-    for (const factor of [1, 2, 5]) if (factor * power >= atLeast) return factor * power
+/** The closest zoom, in cells. */
+const MIN_ROWS = 4
+const MIN_COLUMNS = 2
+
+export class MapWindow {
+  /** x in columns, y in places. */
+  shown: HeatWindow = { x0: 0, x1: 1, y0: 0, y1: 1 }
+  /** Places and columns that there are. */
+  size: [places: number, columns: number] = [1, 1]
+
+  /** Everything. */
+  fit(): void {
+    this.shown = this.whole()
+  }
+
+  get isZoomed(): boolean {
+    const whole = this.whole()
+    return (['x0', 'x1', 'y0', 'y1'] as const).some((side) => this.shown[side] !== whole[side])
+  }
+
+  /** Zooms to the brushed cells, as far as their rows are neighbours. */
+  zoomToBrush({ state: { rows, columns }, place }: JobModel): void {
+    const places = rows ? [...rows].map((row) => place[row]) : null
+    const [x0, x1] = columns ? [columns[0], columns[1] + 1] : [this.shown.x0, this.shown.x1]
+    const [y0, y1] = places ? [Math.min(...places), Math.max(...places) + 1] : [this.shown.y0, this.shown.y1]
+    this.shown = { x0, x1, y0, y1 }
+  }
+
+  /** Brings a place into view, and with a column that cell. */
+  reveal(place: number, column = Math.floor((this.shown.x0 + this.shown.x1) / 2)): void {
+    this.shown = reveal(this.shown, place, column, this.limits)
+  }
+
+  /** Zooms about a pixel of the map's element, which keeps its place. Factors below 1 zoom in. */
+  zoom(
+    { left, right, top, bottom }: MapGeometry,
+    at: { x: number; y: number },
+    factorX: number,
+    factorY: number,
+  ): void {
+    const { x0, x1, y0, y1 } = this.shown
+    const share = (value: number, from: number, to: number): number =>
+      Math.min(1, Math.max(0, (value - from) / (to - from)))
+    const column = x0 + share(at.x, left, right) * (x1 - x0)
+    const place = y0 + share(at.y, top, bottom) * (y1 - y0)
+    this.shown = zoomWithin(this.shown, this.limits, column, place, factorX, factorY)
+  }
+
+  /** Scrolls by pixels. */
+  scroll({ left, right, top, bottom }: MapGeometry, dx: number, dy: number): void {
+    const { x0, x1, y0, y1 } = this.shown
+    const moved = pan(this.shown, (dx * (x1 - x0)) / (right - left), (dy * (y1 - y0)) / (bottom - top))
+    this.shown = clamp(moved, this.limits)
+  }
+
+  private whole(): HeatWindow {
+    const [places, columns] = this.size
+    return { x0: 0, x1: columns, y0: 0, y1: places }
+  }
+
+  private get limits(): Limits {
+    return { bounds: this.whole(), minXSpan: MIN_COLUMNS, minYSpan: MIN_ROWS }
+  }
 }

@@ -1,12 +1,15 @@
 // What surrounds the cells: names of rows, colours of groups, bars of the strip, the curves above and the axis below.
 
-import type { HeatWindow } from '../gl/heat-raster'
-import { formatBytes } from '../layout/format'
+import type { JobAxis } from '../data/contracts'
+import type { HeatWindow } from '../gl/heat'
+import { lowerBound } from '../layout/binary-search'
+import { formatBytes, formatCount } from '../layout/format'
+import { decimalStep, eventTicks, timeTicks } from '../layout/ticks'
+import { fitted } from '../views/shared/canvas-view'
 import { css, groupColour, mix } from '../views/shared/inks'
-import { axisMarks, columnOf } from './axis-marks'
 import type { JobModel } from './job-model'
+import { columnToX, groupStrip, type MapGeometry, placeToY } from './map-geometry'
 import type { Heat } from './map-heat'
-import { columnToX, groupStrip, labelStep, type MapGeometry, placeToY } from './map-geometry'
 import { clippedEnd, type Spread } from './statistics'
 
 /** Least distance of two names of rows. */
@@ -28,7 +31,7 @@ export function drawAround(
 }
 
 /** The name of a row beside the map. */
-export function rowLabel({ data, state }: JobModel, row: number): string {
+function rowLabel({ data, state }: JobModel, row: number): string {
   const key = data.rank[row] < 0 ? '?' : data.keyOf(row)
   return state.sort === 'host' && data.hostOf(row) ? `${data.hostOf(row)} ${key}` : key
 }
@@ -46,7 +49,7 @@ export function labelWidth(ctx: CanvasRenderingContext2D, model: JobModel, width
 function drawRows(ctx: CanvasRenderingContext2D, model: JobModel, geometry: MapGeometry, window: HeatWindow): void {
   const { data, order, inks, dark, state } = model
   const perRow = (geometry.bottom - geometry.top) / (window.y1 - window.y0)
-  const step = labelStep(LABEL_PIXELS / perRow)
+  const step = Math.max(1, decimalStep(LABEL_PIXELS / perRow))
   const [stripLeft, stripRight] = groupStrip(geometry)
   ctx.textAlign = 'right'
   ctx.textBaseline = 'middle'
@@ -247,9 +250,40 @@ function drawFailures(ctx: CanvasRenderingContext2D, model: JobModel, geometry: 
   }
 }
 
-function fitted(ctx: CanvasRenderingContext2D, text: string, width: number): string {
-  if (ctx.measureText(text).width <= width) return text
-  let short = text
-  while (short.length > 1 && ctx.measureText(`${short}…`).width > width) short = short.slice(0, -1)
-  return `${short}…`
+interface AxisMark {
+  /** In columns, fractions allowed. */
+  at: number
+  label: string
+}
+
+/** Marks between two places in columns, about so many. */
+export function axisMarks(axis: JobAxis, x0: number, x1: number, target: number): AxisMark[] {
+  const [from, to] = [valueAt(axis, x0), valueAt(axis, x1)]
+  if (axis.unit === 'us') {
+    return timeTicks(from, to, target).map(({ value, label }) => ({ at: placeOf(axis, value), label }))
+  }
+  const ticks = eventTicks(from, to, target)
+  if (axis.unit === 'share')
+    return ticks.map(({ value }) => ({ at: placeOf(axis, value), label: `${formatCount(value / 10)}%` }))
+  return ticks
+    .filter(({ value }) => value >= axis.first[0] && value <= axis.last[axis.columns - 1])
+    .map(({ value, label }) => ({ at: columnOf(axis, value) + 0.5, label }))
+}
+
+/** The column that a value falls into; the nearest of those where it falls between two. */
+export function columnOf(axis: JobAxis, value: number): number {
+  return lowerBound(axis.last, value, 0, axis.columns - 1)
+}
+
+function valueAt(axis: JobAxis, place: number): number {
+  const column = Math.max(0, Math.min(axis.columns - 1, Math.floor(place)))
+  // Steps are whole: a column of one step begins and ends with it.
+  const width = axis.unit === 'step' ? 0 : axis.last[column] - axis.first[column]
+  return place >= axis.columns ? axis.last[column] : axis.first[column] + (place - column) * width
+}
+
+function placeOf(axis: JobAxis, value: number): number {
+  const column = columnOf(axis, value)
+  const width = axis.last[column] - axis.first[column]
+  return column + (width > 0 ? Math.min(1, Math.max(0, (value - axis.first[column]) / width)) : 0)
 }

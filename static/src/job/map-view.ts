@@ -2,19 +2,24 @@
 
 import { h } from '../ui/dom'
 import { CanvasView } from '../views/shared/canvas-view'
-import { cssOfLevel } from './colour-scale'
-import { type HeatScale, levelOf, MIDDLE_LEVEL } from './heat-cells'
-import { HeatStage } from './heat-stage'
+import { type Box, PointerInput } from '../views/shared/pointer'
+import { cssOfLevel, type Heat, type HeatScale, HeatStage, levelOf, MapHeat, MIDDLE_LEVEL } from './map-heat'
 import type { JobModel } from './job-model'
-import type { JobActions } from './job-state'
+import { brushedRows, type ColumnRange, type JobActions } from './job-state'
 import { MapBoxes } from './map-boxes'
+import {
+  type Cell,
+  cellAt,
+  columnToX,
+  layOutMap,
+  type MapGeometry,
+  MapWindow,
+  placeToY,
+  type Zone,
+  zoneAt,
+} from './map-geometry'
 import { describeCell, describeColumn, describeRow } from './map-describe'
-import { columnToX, layOutMap, type MapGeometry, placeToY, type Zone } from './map-geometry'
-import { type Heat, MapHeat } from './map-heat'
 import { drawAround, labelWidth } from './map-labels'
-import { type Cell, MapPointer } from './map-pointer'
-import { MapWindow } from './map-window'
-import { brushedRows, type ColumnRange } from './selection'
 
 /** Rows that page keys move by. */
 const PAGE_ROWS = 10
@@ -24,7 +29,7 @@ export class MapView extends CanvasView {
   private readonly boxes = new MapBoxes()
   private readonly heats = new MapHeat()
   private readonly window = new MapWindow()
-  private readonly pointer: MapPointer
+  private readonly pointer: PointerInput
   private model: JobModel | null = null
   private geometry: MapGeometry = layOutMap(100, 100, 30)
   private sized = ''
@@ -34,7 +39,7 @@ export class MapView extends CanvasView {
   constructor(private readonly actions: JobActions) {
     super(
       {
-        class: 'job-map',
+        class: 'job-map surface',
         'aria-roledescription': 'heat map',
         'aria-label': 'Heat map of ranks. Arrow keys move the cell, Enter picks its rank, Shift and arrows select.',
       },
@@ -42,24 +47,28 @@ export class MapView extends CanvasView {
     )
     this.canvas.className = 'job-around'
     this.plot.append(this.stage.canvas, this.canvas, this.boxes.brush, this.boxes.cursor, this.tooltip.element)
-    this.pointer = new MapPointer(this.element, {
-      geometry: () => this.geometry,
-      window: () => this.window.shown,
-      size: () => this.window.size,
-      point: (cell, x, y, zone) => this.point(cell, x, y, zone),
-      pick: (cell, zone) => this.pick(cell, zone),
-      brush: (from, to, zone, isDone) => this.brush(from, to, zone, isDone),
-      cancel: () => this.placeBrush(),
-      zoom: (at, factorX, factorY) => {
-        this.window.zoom(this.geometry, at, factorX, factorY)
-        this.frame.request()
+    this.pointer = new PointerInput(this.element, {
+      pan: (dx, dy) => this.scroll(-dx, -dy),
+      zoom: (x, y, plain, shifted) => {
+        // The direction that has more cells than pixels needs the zoom; with shift, or over the axis, it is the columns'.
+        if (zoneAt(this.geometry, x, y) === 'columns') this.zoom(x, y, plain * shifted, 1)
+        else this.zoom(x, y, shifted, plain)
       },
-      scroll: (dx, dy) => {
-        this.window.scroll(this.geometry, dx, dy)
-        this.frame.request()
+      pinch: (x, y, factorX, factorY) => this.zoom(x, y, factorX, factorY),
+      wheel: (x, y, dy, { ctrlKey }) => {
+        const isOnNames = zoneAt(this.geometry, x, y) === 'rows' && !ctrlKey
+        if (isOnNames) this.scroll(0, dy)
+        return isOnNames
       },
+      box: (box) => (box ? this.brush(box, false) : this.placeBrush()),
+      zoomToBox: (box) => this.brush(box, true),
+      hover: (x, y) => this.point(x, y),
+      leave: () => this.tooltip.hide(),
+      click: (x, y) => this.pick(this.cellAt(x, y), zoneAt(this.geometry, x, y)),
+      fit: () => this.fit(),
+      origin: () => ({ left: 0, top: 0 }),
+      boxMode: () => true,
     })
-    this.element.addEventListener('dblclick', () => this.fit())
     this.element.addEventListener('blur', () => this.showCursor(null))
     new ResizeObserver(() => this.model && this.show(this.model)).observe(this.element)
   }
@@ -211,9 +220,15 @@ export class MapView extends CanvasView {
 
   // Input
 
-  private point(cell: Cell | null, x: number, y: number, zone: Zone): void {
+  private cellAt(x: number, y: number): Cell {
+    return cellAt(this.geometry, this.window.shown, x, y, ...this.window.size)
+  }
+
+  private point(x: number, y: number): void {
     const { model, heat } = this
-    if (!cell || !model || !heat) return this.tooltip.hide()
+    const zone = zoneAt(this.geometry, x, y)
+    if (zone === 'none' || !model || !heat) return this.tooltip.hide()
+    const cell = this.cellAt(x, y)
     const row = model.order[cell.place]
     if (zone === 'rows') this.tooltip.show(describeRow(model, row), x, y, null)
     else if (zone === 'columns') this.tooltip.show(describeColumn(model, heat.matrix, cell.column), x, y, null)
@@ -225,15 +240,18 @@ export class MapView extends CanvasView {
 
   private pick({ place, column }: Cell, zone: Zone): void {
     const { model } = this
-    if (!model) return
+    if (!model || zone === 'none') return
     this.cursor = { place, column }
     if (zone === 'columns') this.actions.brush(model.state.rows && [...model.state.rows], [column, column])
     else this.actions.pickRow(model.order[place], zone === 'cells' ? column : null)
   }
 
-  private brush(from: Cell, to: Cell, zone: Zone, isDone: boolean): void {
+  /** While a drag goes on, and when it ends. */
+  private brush({ x0, y0, x1, y1 }: Box, isDone: boolean): void {
     const { model } = this
-    if (!model) return
+    const zone = zoneAt(this.geometry, x0, y0)
+    if (!model || zone === 'none') return
+    const [from, to] = [this.cellAt(x0, y0), this.cellAt(x1, y1)]
     this.tooltip.hide()
     this.boxes.placeDrag(this.geometry, this.window.shown, model, from, to, zone)
     if (!isDone) return
@@ -297,7 +315,16 @@ export class MapView extends CanvasView {
     const window = this.window.shown
     const x = cursor ? columnToX(geometry, window, cursor.column + 0.5) : (geometry.left + geometry.right) / 2
     const y = cursor ? placeToY(geometry, window, cursor.place + 0.5) : (geometry.top + geometry.bottom) / 2
-    this.window.zoom(geometry, { x, y }, isAcross ? factor : 1, isAcross ? 1 : factor)
+    this.zoom(x, y, isAcross ? factor : 1, isAcross ? 1 : factor)
+  }
+
+  private zoom(x: number, y: number, factorX: number, factorY: number): void {
+    this.window.zoom(this.geometry, { x, y }, factorX, factorY)
+    this.frame.request()
+  }
+
+  private scroll(dx: number, dy: number): void {
+    this.window.scroll(this.geometry, dx, dy)
     this.frame.request()
   }
 }

@@ -3,9 +3,8 @@
 import { formatBytes, formatCount } from '../layout/format'
 import { fill, h } from '../ui/dom'
 import { formatShare, plural, shortPath } from '../ui/format'
-import { FONT } from '../views/shared/font'
+import { FONT, prepareCanvas } from '../views/shared/canvas-view'
 import { css } from '../views/shared/inks'
-import { prepareCanvas } from '../views/shared/canvas'
 import { outlierStacks } from './groups-panel'
 import { fitOf } from './statistics'
 import { columnName, type JobModel } from './job-model'
@@ -36,7 +35,7 @@ export class RankPanel implements Panel {
   render(model: JobModel): void {
     const { state, dark } = model
     const { row } = state
-    if (row === null) return fill(this.element, h('p', { class: 'job-calm' }, 'Pick a rank in the map.'))
+    if (row === null) return fill(this.element, h('p', { class: 'soft' }, 'Pick a rank in the map.'))
     const key = [row, state.column, state.axis.key, dark, this.element.clientWidth].join()
     if (key === this.drawn) return
     this.drawn = key
@@ -48,7 +47,7 @@ export class RankPanel implements Panel {
     const { data, state } = model
     const heading = h(
       'header',
-      { class: 'job-bar' },
+      { class: 'row wrap job-bar' },
       h('h2', {}, data.nameOf(row)),
       h('button', { type: 'button', onclick: () => this.actions.pickRow(null) }, 'Close'),
     )
@@ -84,7 +83,7 @@ export class RankPanel implements Panel {
     if (inside) {
       return h(
         'p',
-        { class: 'job-reports' },
+        { class: 'row wrap' },
         h(
           'button',
           { type: 'button', class: 'job-open', onclick: () => this.actions.openDevice(inside.device) },

@@ -34,8 +34,8 @@ export class RanksPanel implements Panel {
     const csv = h('button', { type: 'button', title: 'Save all rows as CSV', onclick: () => this.saveCsv() }, 'CSV')
     this.element = h(
       'div',
-      { class: 'job-ranks' },
-      h('div', { class: 'job-bar' }, this.note, csv),
+      { class: 'column job-ranks' },
+      h('div', { class: 'row wrap job-bar' }, this.note, csv),
       this.clock,
       this.list.element,
     )

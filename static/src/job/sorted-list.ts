@@ -1,6 +1,7 @@
 // A virtual list with a head whose columns sort it: shared by the tables of stacks and of ranks.
 
 import { h } from '../ui/dom'
+import { naturalOrder } from './job-model'
 import { VirtualList } from '../ui/virtual-list'
 
 export interface ListColumn<T> {
@@ -123,5 +124,5 @@ export class SortedList<T> {
 
 function compare(a: number | string, b: number | string): number {
   if (typeof a === 'number' && typeof b === 'number') return b - a
-  return String(a).localeCompare(String(b), 'en', { numeric: true })
+  return naturalOrder(String(a), String(b))
 }

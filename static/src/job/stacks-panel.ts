@@ -71,8 +71,8 @@ export class StacksPanel implements Panel {
     const csv = h('button', { type: 'button', title: 'Save all rows as CSV', onclick: () => this.saveCsv() }, 'CSV')
     this.element = h(
       'div',
-      { class: 'job-stacks' },
-      h('div', { class: 'job-bar' }, this.note, csv),
+      { class: 'column job-stacks' },
+      h('div', { class: 'row wrap job-bar' }, this.note, csv),
       this.detail,
       this.list.element,
     )
@@ -112,7 +112,7 @@ export class StacksPanel implements Panel {
       this.detail,
       h(
         'div',
-        { class: 'job-bar' },
+        { class: 'row wrap job-bar' },
         h('p', { class: 'soft' }, 'The bars beside the map show this stack, innermost frame first:'),
         h(
           'button',

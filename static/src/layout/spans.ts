@@ -4,11 +4,8 @@
 // stack are each thinner than a row, a group of them. A group is formed by the row its members are born in, not by where
 // they lie in each column: what slides down keeps its group, so spans grow with births and deaths only.
 
-import { GroupSweep } from './sweep'
-import { type Lifetimes, type Visible, visibleIn } from './visible'
-import type { SpanSink } from './span-sink'
-
-export type { Lifetimes } from './visible'
+import { GroupSweep, type SpanSink } from './sweep'
+import { type Lifetimes, type Visible, visibleIn } from './pick'
 
 /** The needed part of the height: spans outside it need not be made. */
 export interface Band {

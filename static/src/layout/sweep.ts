@@ -5,8 +5,14 @@
 // set (BandKeys), they take the place of the stacks throughout.
 
 import { COLUMNS } from './grid'
-import type { SpanSink } from './span-sink'
-import type { Lifetimes } from './visible'
+import type { Lifetimes } from './pick'
+
+/** Takes spans in stacking order. */
+export interface SpanSink {
+  add(first: number, length: number, rep: number, stack: number, members: number, bytes: number): void
+  /** No more spans are needed. */
+  readonly full: boolean
+}
 
 /** Cuts a group at every column where a member starts or ends, and names each stretch after its heaviest stack. */
 export class GroupSweep {

@@ -1,5 +1,7 @@
 // The ticks of an axis and their labels. Steps follow the zoom; two neighbouring labels are never the same.
 
+import type { Times } from '../data/model'
+import { upperBound } from './binary-search'
 import { bytesInUnit, formatCount } from './format'
 
 export interface Tick {
@@ -62,7 +64,7 @@ function fixed(value: number, step: number): string {
 }
 
 /** The smallest of 1, 2, 5 times a power of ten that is at least this. */
-function decimalStep(atLeast: number): number {
+export function decimalStep(atLeast: number): number {
   const power = 10 ** Math.floor(Math.log10(Math.max(atLeast, Number.MIN_VALUE)))
   for (const factor of [1, 2, 5]) if (factor * power >= atLeast * (1 - 1e-9)) return factor * power
   return 10 * power
@@ -75,4 +77,29 @@ function marks(from: number, to: number, step: number, label: (value: number) =>
   // Multiples, not a running sum: no rounding piles up.
   for (let i = first; i <= last; i++) ticks.push({ value: i * step || 0, label: label(i * step || 0) })
   return ticks
+}
+
+/** µs of a point on the event axis. Outside the trace an event counts as one µs. `clockUs` must not descend. */
+export function eventToUs(clockUs: Times, x: number): number {
+  const last = clockUs.length - 1
+  if (last < 0) return x
+  if (x <= 0) return clockUs[0] + x
+  if (x >= last) return clockUs[last] + (x - last)
+  const event = Math.floor(x)
+  return clockUs[event] + (x - event) * (clockUs[event + 1] - clockUs[event])
+}
+
+/** The event axis coordinate of a time; of several events in one µs, the last. */
+export function usToEvent(clockUs: Times, us: number): number {
+  const last = clockUs.length - 1
+  if (last < 0) return us
+  if (us < clockUs[0]) return us - clockUs[0]
+  if (us >= clockUs[last]) return last + (us - clockUs[last])
+  const event = positionAtUs(clockUs, us) - 1
+  return event + (us - clockUs[event]) / (clockUs[event + 1] - clockUs[event])
+}
+
+/** The position s in force at a time: the state after every event up to and at it. */
+export function positionAtUs(clockUs: Times, us: number): number {
+  return upperBound(clockUs, us)
 }

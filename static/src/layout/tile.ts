@@ -1,17 +1,17 @@
 // One tile from the exact columns, or from spans that the file holds: samples → spans → mesh, with as few quads as asked.
 
 import type { TileKey, TileMesh } from '../data/model'
-import { COLUMNS, columnWidth, eventGrid, type Grid, type GridSource, rowHeight, timeGrid } from './grid'
-import { Mesher } from './mesh'
+import { COLUMNS, columnWidth, eventGrid, type Grid, type GridSource, rowHeight, tileRect, timeGrid } from './grid'
 import { eventSamples, type Samples, timeSamples } from './sampling'
-import { layOut, type Spans } from './spans'
-import { type Lifetimes, visibleIn } from './visible'
+import { type Band, layOut, type Spans } from './spans'
+import type { SpanSink } from './sweep'
+import { type Lifetimes, visibleIn } from './pick'
 
 /**
  * More quads are slow to paint and cannot be distinguished on a screen. Fewer would change the picture: at 24,000 two
  * tiles of a real training step merge bands of four rows, whose mixed colours become the one of the heaviest.
  */
-export const MAX_QUADS = 60_000
+const MAX_QUADS = 60_000
 /** A tile that is still too large after this many doublings is drawn anyway: 2**8 rows are a quarter of the height. */
 const MAX_COARSENED = 8
 
@@ -74,4 +74,173 @@ export function meshStored(source: GridSource, key: TileKey, spans: Spans, maxQu
  */
 function coarser(coarsened: number, ratio: number): number {
   return Math.min(MAX_COARSENED, coarsened + Math.max(1, Math.floor(0.8 * Math.log2(ratio))))
+}
+
+interface MeshOptions {
+  /** Columns that hold data. */
+  columns: number
+  /** A piece may lie this many bytes from where its column has it, before it is cut. */
+  cut: number
+  /** The most quads to take. */
+  maxQuads: number
+}
+
+/** Takes spans in stacking order and makes the quads that show in a tile. */
+class Mesher implements SpanSink, Band {
+  readonly y0: number
+  /** A quad did not fit: the mesh must not be used. */
+  full = false
+  private readonly x0: number
+  private readonly xSpan: number
+  private readonly ySpan: number
+  private readonly top: number
+  private readonly width: number
+  private readonly cut: number
+  private readonly maxQuads: number
+  /** Where the next span of a column lies. */
+  private readonly base: Float64Array
+  /** Differences of what lies under the tile, until the first span. */
+  private steps: Float64Array | null = null
+  private quads = 0
+  private rects: Float32Array
+  private rep: Int32Array
+  private stack: Int32Array
+  private count: Int32Array
+  private bytes: Float64Array
+
+  constructor(
+    grid: Grid,
+    private readonly key: TileKey,
+    { columns, cut, maxQuads }: MeshOptions,
+  ) {
+    const { x0, y0, xSpan, ySpan } = tileRect(grid, key)
+    this.x0 = x0
+    this.y0 = y0
+    this.xSpan = xSpan
+    this.ySpan = ySpan
+    this.top = y0 + ySpan
+    this.width = columnWidth(grid, key.level)
+    this.cut = cut
+    this.maxQuads = maxQuads
+    this.base = new Float64Array(columns)
+    const capacity = 2048
+    this.rects = new Float32Array(4 * capacity)
+    this.rep = new Int32Array(capacity)
+    this.stack = new Int32Array(capacity)
+    this.count = new Int32Array(capacity)
+    this.bytes = new Float64Array(capacity)
+  }
+
+  under(c0: number, c1: number, bytes: number): void {
+    this.steps ??= new Float64Array(this.base.length + 1)
+    this.steps[c0] += bytes
+    this.steps[c1] -= bytes
+  }
+
+  reached(column: number): boolean {
+    if (this.steps) this.settle()
+    return this.base[column] >= this.top
+  }
+
+  add(first: number, length: number, rep: number, stack: number, members: number, bytes: number): void {
+    if (bytes === 0) return // counted, but there is nothing to draw
+    if (this.steps) this.settle()
+    const { base, cut, y0, top } = this
+    const end = first + length
+    let from = first
+    let level = base[from]
+    // A piece reaches from its lowest bottom to its highest top: what lies above is drawn later and covers the excess,
+    // while a piece of constant height would leave slits of up to `cut` where the stack below it moved.
+    let low = level
+    let high = level
+    for (let c = first; c < end; c++) {
+      const here = base[c]
+      if (here - level > cut || level - here > cut) {
+        if (low < top && high + bytes > y0) this.quad(from, c, low, high + bytes, rep, stack, members, bytes)
+        from = c
+        level = low = high = here
+      } else if (here < low) low = here
+      else if (here > high) high = here
+      base[c] = here + bytes
+    }
+    if (low < top && high + bytes > y0) this.quad(from, end, low, high + bytes, rep, stack, members, bytes)
+  }
+
+  /** The mesh. `samples` may be null when the device is not decoded yet. version: of the keys that the spans are named by. */
+  mesh(category: (rep: number) => number, samples: Samples | null, coarsened: number, version = 0): TileMesh {
+    const { quads, key, x0, y0, xSpan, ySpan } = this
+    const mesh: TileMesh = {
+      key,
+      exact: samples ? samples.exact : this.width === 1,
+      merged: 0,
+      coarsened,
+      version,
+      x0,
+      y0,
+      xSpan,
+      ySpan,
+      quads,
+      rects: this.rects.slice(0, 4 * quads),
+      rep: this.rep.slice(0, quads),
+      stack: this.stack.slice(0, quads),
+      category: new Uint8Array(quads),
+      count: this.count.slice(0, quads),
+      bytes: this.bytes.slice(0, quads),
+      samples: samples ? samples.s : new Int32Array(0),
+    }
+    for (let q = 0; q < quads; q++) {
+      mesh.category[q] = category(mesh.rep[q])
+      if (mesh.count[q] > 1) mesh.merged++
+    }
+    return mesh
+  }
+
+  /** y is kept within one tile height of the tile, so that float32 stays sharp where it is seen. */
+  private quad(
+    from: number,
+    end: number,
+    low: number,
+    high: number,
+    rep: number,
+    stack: number,
+    members: number,
+    bytes: number,
+  ): void {
+    const q = this.quads
+    if (q === this.maxQuads) {
+      this.full = true
+      return
+    }
+    if (q === this.rep.length) this.grow()
+    const { rects, y0, ySpan, width } = this
+    rects[4 * q] = from * width
+    rects[4 * q + 1] = end * width
+    rects[4 * q + 2] = Math.max(-ySpan, low - y0)
+    rects[4 * q + 3] = Math.min(2 * ySpan, high - y0)
+    this.rep[q] = rep
+    this.stack[q] = stack
+    this.count[q] = members
+    this.bytes[q] = bytes
+    this.quads = q + 1
+  }
+
+  private settle(): void {
+    const steps = this.steps!
+    this.steps = null
+    let sum = 0
+    for (let c = 0; c < this.base.length; c++) this.base[c] = sum += steps[c]
+  }
+
+  private grow(): void {
+    const longer = <T extends Float32Array | Float64Array | Int32Array>(old: T): T => {
+      const array = new (old.constructor as new (length: number) => T)(old.length * 2)
+      array.set(old)
+      return array
+    }
+    this.rects = longer(this.rects)
+    this.rep = longer(this.rep)
+    this.stack = longer(this.stack)
+    this.count = longer(this.count)
+    this.bytes = longer(this.bytes)
+  }
 }

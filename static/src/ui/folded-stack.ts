@@ -3,7 +3,7 @@
 
 import type { Frame } from '../data/model'
 import { isOwn } from '../data/own-frames'
-import type { SourceLines } from '../data/source'
+import type { SourceLines } from '../data/source-links'
 import { formatCount } from '../layout/format'
 import { h } from './dom'
 import { plural, shortName, shortPath } from './format'
@@ -63,9 +63,9 @@ function foldOf(run: readonly Frame[], source: SourceLines | null): HTMLElement 
   const inner = h('ol', { class: 'frames', hidden: true })
   const button = h(
     'button',
-    { type: 'button', class: 'fold', 'aria-expanded': 'false', title: 'Show these frames (N shows all)' },
+    { type: 'button', class: 'quiet fold', 'aria-expanded': 'false', title: 'Show these frames (N shows all)' },
     h('span', { class: 'fold-count' }, countOf(run)),
-    h('span', { class: 'fold-name' }, nameOf(run)),
+    h('span', { class: 'clip' }, nameOf(run)),
   )
   button.addEventListener('click', () => {
     if (!inner.firstChild) appendFrames(inner, run, 0, source)

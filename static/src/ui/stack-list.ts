@@ -1,7 +1,7 @@
 // A stack as a list, innermost frame first. Noise frames are hidden until requested, and counted where they are left out.
 
 import type { Frame } from '../data/model'
-import type { SourceLines } from '../data/source'
+import type { SourceLines } from '../data/source-links'
 import { h } from './dom'
 import { plural, shortPath } from './format'
 

@@ -2,7 +2,7 @@
 
 import type { DeviceInfo } from '../data/model'
 import { formatBytes, formatCount } from '../layout/format'
-import { describeOom } from './shared/oom-sentence'
+import { describeOom } from './shared/describe'
 import type { ViewContext } from './view'
 import { h, setText } from '../ui/dom'
 import type { Store } from '../ui/state'
@@ -37,7 +37,7 @@ export class MomentBar {
     this.field.addEventListener('change', () => this.field.value !== '' && this.goTo(Number(this.field.value)))
     this.element = h(
       'div',
-      { class: 'moment', role: 'group', 'aria-label': 'Moment' },
+      { class: 'row wrap moment', role: 'group', 'aria-label': 'Moment' },
       button('‹', 'One event back (←)', () => this.step(-1)),
       this.slider,
       button('›', 'One event on (→)', () => this.step(1)),

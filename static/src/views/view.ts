@@ -3,7 +3,7 @@
 import type { Replay } from '../allocator/replay'
 import type { DataClient } from '../worker/data-client'
 import type { DeviceData, DeviceInfo, Stacks } from '../data/model'
-import type { Baseline } from './diff/baseline'
+import type { Baseline } from './baseline'
 import type { Matches } from '../search/matches'
 import type { State, Store, ViewName } from '../ui/state'
 import type { Colouring } from './colouring'

@@ -3,19 +3,15 @@
 
 import { MIN_BLOCK, SMALL_SIZE } from '../allocator/facts'
 import { Block, type BlockPool, firstNotBelow, merge, segmentSize } from './blocks'
-import { bestExpandable, grow, unmap } from './expandable'
+import { bestExpandable, type Growing, grow, unmap } from './expandable'
+import { SEGMENT_ALLOC, SEGMENT_FREE } from './blocks'
 import type { DeviceMemory } from './placement'
 import type { AllocatorSettings } from './settings'
-
-export const SEGMENT_ALLOC = 0
-export const SEGMENT_FREE = 1
-export const SEGMENT_MAP = 2
-export const SEGMENT_UNMAP = 3
 
 /** The small and the large pool of a memory pool. */
 export type Pools = readonly [small: BlockPool, large: BlockPool]
 
-export class CachingAllocator {
+export class CachingAllocator implements Growing {
   reserved = 0
   peakReserved = 0
   retries = 0

@@ -3,6 +3,12 @@
 import { LARGE_BUFFER, MIN_LARGE_ALLOC, ROUND_LARGE, SMALL_BUFFER, SMALL_SIZE } from '../allocator/facts'
 import { firstWhere } from '../layout/binary-search'
 
+/** Actions of segment events. */
+export const SEGMENT_ALLOC = 0
+export const SEGMENT_FREE = 1
+export const SEGMENT_MAP = 2
+export const SEGMENT_UNMAP = 3
+
 /** Bytes of the cudaMalloc for a rounded size that no free block fits. */
 export function segmentSize(size: number, largeSegment = LARGE_BUFFER): number {
   if (size <= SMALL_SIZE) return SMALL_BUFFER

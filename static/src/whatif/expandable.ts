@@ -2,8 +2,19 @@
 // snapreport/allocator/expandable.py.
 
 import { SMALL_BUFFER } from '../allocator/facts'
-import { type CachingAllocator, SEGMENT_MAP, SEGMENT_UNMAP } from './allocator'
-import { Block, type BlockPool, merge } from './blocks'
+import { Block, type BlockPool, merge, SEGMENT_MAP, SEGMENT_UNMAP } from './blocks'
+import type { DeviceMemory } from './placement'
+
+/** What mapping needs of the allocator. */
+export interface Growing {
+  reserved: number
+  readonly memory: DeviceMemory
+  /** Bytes of a granule of expandable segments in the large pool. */
+  readonly largeSegment: number
+  readonly onSegment: (action: number, size: number) => void
+  nextRank(): number
+  addReserved(length: number): void
+}
 
 /** The index of the free block to use, from `at` on, where the one there is expandable; the length: none serves. */
 export function bestExpandable(blocks: readonly Block[], at: number, expandable: boolean): number {
@@ -20,7 +31,7 @@ function reach({ size, next }: Block): number {
 }
 
 /** A free block of at least `size` bytes made by mapping memory, removed from its pool; null where memory is short. */
-export function grow(allocator: CachingAllocator, pool: BlockPool, stream: number, size: number): Block | null {
+export function grow(allocator: Growing, pool: BlockPool, stream: number, size: number): Block | null {
   let candidate = findAddressSpace(allocator, pool, stream, size)
   if (!candidate.mapped && !map(allocator, candidate, Math.min(candidate.size, size))) return null
   while (candidate.size < size) {
@@ -33,7 +44,7 @@ export function grow(allocator: CachingAllocator, pool: BlockPool, stream: numbe
   return candidate
 }
 
-function findAddressSpace(allocator: CachingAllocator, pool: BlockPool, stream: number, size: number): Block {
+function findAddressSpace(allocator: Growing, pool: BlockPool, stream: number, size: number): Block {
   for (const unmapped of pool.unmapped.get(stream) ?? []) {
     const first = unmapped.previous?.free ? unmapped.previous : unmapped
     let room = 0
@@ -52,7 +63,7 @@ function findAddressSpace(allocator: CachingAllocator, pool: BlockPool, stream: 
   return block
 }
 
-function map(allocator: CachingAllocator, block: Block, size: number): boolean {
+function map(allocator: Growing, block: Block, size: number): boolean {
   const { expandable, pool } = block
   const { address, granule } = expandable!
   const start = block.address
@@ -76,7 +87,7 @@ function map(allocator: CachingAllocator, block: Block, size: number): boolean {
 }
 
 /** Unmap the whole granules inside a free block. */
-export function unmap(allocator: CachingAllocator, block: Block): void {
+export function unmap(allocator: Growing, block: Block): void {
   const { expandable, pool } = block
   const { address, granule } = expandable!
   const start = address + Math.ceil((block.address - address) / granule) * granule

@@ -2,8 +2,8 @@
 // twin of snapreport/allocator/replay.py.
 
 import { roundedSize } from '../allocator/rounding'
-import { CachingAllocator, type Pools, SEGMENT_ALLOC, SEGMENT_MAP } from './allocator'
-import { type Block, BlockPool } from './blocks'
+import { CachingAllocator, type Pools } from './allocator'
+import { SEGMENT_ALLOC, SEGMENT_MAP, type Block, BlockPool } from './blocks'
 import { type DeviceMemory, RecordedMemory } from './placement'
 import { restore } from './restore'
 import type { AllocatorSettings } from './settings'

@@ -1,9 +1,11 @@
 // The interface of the page's data, wherever it is computed.
 
 import type { Replay } from '../allocator/replay'
-import type { BandKeys, DeviceData, DeviceInfo, Manifest, Stacks, TileKey, TileMesh } from '../data/model'
-import type { SourceLines } from '../data/source'
 import type { DecodedBlob } from '../data/columns'
+import type { BandKeys, DeviceData, DeviceInfo, Manifest, Stacks, TileKey, TileMesh } from '../data/model'
+import type { SourceLines } from '../data/source-links'
+import { parse } from '../search/grammar'
+import { evaluateQuery } from '../search/matches'
 import type { ChangeAnswer, ChangeQuestion, MinimumQuestion, WhatIfAnswer, WhatIfQuestion } from '../whatif/job'
 import type { Minimum } from '../whatif/minimum'
 
@@ -55,4 +57,11 @@ export type OnProgress = (share: number) => void
 export interface ReplayRequest<T> {
   answer: Promise<T>
   cancel(): void
+}
+
+/** 1 per allocation that matches. Rejects with QueryError for a malformed query. */
+export async function maskOf(client: DataClient, device: number, query: string): Promise<Uint8Array> {
+  parse(query)
+  const [data, stacks] = await Promise.all([client.device(device), client.stacks(), client.times(device)])
+  return Uint8Array.from(evaluateQuery(data, stacks, client.devices[device], query).mask, Number)
 }

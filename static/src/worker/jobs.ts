@@ -3,9 +3,10 @@
 // reader is looking at. A tile that waits for its device gives way to the job that decodes it. One job at a time, and a
 // check for messages between two.
 
+import { BlobStore } from '../data/blobs'
 import type { TileKey } from '../data/model'
 import { answerChange, answerMinimum, answerWhatIf } from '../whatif/job'
-import type { Engine } from './engine'
+import { Engine } from './engine'
 import {
   type FromWorker,
   outgoingDevice,
@@ -147,4 +148,23 @@ function turn(): Promise<void> {
     }
     channel.port2.postMessage(null)
   })
+}
+
+interface WorkerScope {
+  onmessage: ((event: MessageEvent<ToWorker>) => void) | null
+  postMessage(message: FromWorker, transfer: ArrayBuffer[]): void
+}
+
+export function startWorker(scope: WorkerScope): void {
+  let jobs: JobList | undefined
+  scope.onmessage = ({ data }) => {
+    if (data.type === 'start') {
+      const { texts } = data
+      jobs = new JobList(new Engine(new BlobStore((name) => texts[name])), (message, transfer) =>
+        scope.postMessage(message, transfer),
+      )
+    } else jobs?.accept(data)
+  }
+  // Reports that the script runs here: some policies let a worker be created and then block it silently.
+  scope.postMessage({ type: 'up' }, [])
 }

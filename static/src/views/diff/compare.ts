@@ -2,7 +2,7 @@
 
 import type { DeviceData, Frame, Stacks } from '../../data/model'
 import { formatBytes } from '../../layout/format'
-import type { Baseline } from './baseline'
+import type { Baseline } from '../baseline'
 
 export type Group = 'stack' | 'function' | 'file' | 'category'
 export const GROUPS: readonly Group[] = ['stack', 'function', 'file', 'category']

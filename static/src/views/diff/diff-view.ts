@@ -7,14 +7,12 @@ import { formatShare, plural } from '../../ui/format'
 import { VirtualList } from '../../ui/virtual-list'
 import { Memo } from '../memo'
 import { readInks } from '../shared/inks'
-import { FONT } from '../shared/font'
+import { FONT } from '../shared/canvas-view'
 import type { View, ViewContext, ViewParts } from '../view'
-import type { Baseline } from './baseline'
+import type { Baseline } from '../baseline'
 import { changeOf, compare, deltaOf, type Group, GROUPS, type Row, signed } from './compare'
-import { paintCurves } from './curves'
-import { bothStacks, hasMoved } from './pane'
-import { growthChart } from './growth-chart'
-import { seriesTable } from './series'
+import { bothStacks, hasMoved, paintCurves } from './curves'
+import { growthChart, seriesTable } from './growth-chart'
 
 const GROUP_NAMES: Record<Group, string> = {
   stack: 'Stacks',
@@ -72,10 +70,10 @@ export class DiffView implements View {
         ),
       ),
     )
-    this.body = h('div', { class: 'diff-body' }, this.list.element, this.pane)
+    this.body = h('div', { class: 'diff-body fill' }, this.list.element, this.pane)
     this.element = h(
       'section',
-      { class: 'diff', 'aria-label': 'Difference' },
+      { class: 'column diff', 'aria-label': 'Difference' },
       this.note,
       this.series,
       this.legend,
@@ -98,7 +96,7 @@ export class DiffView implements View {
     )
     this.tools = h(
       'div',
-      { class: 'tools' },
+      { class: 'row wrap' },
       this.moment,
       groups,
       h(
@@ -277,7 +275,7 @@ export class DiffView implements View {
       ),
       h(
         'p',
-        { class: 'diff-actions' },
+        { class: 'row wrap' },
         row.countBefore > 0 &&
           (group === 'category' || row.stackBefore >= 0) &&
           h(

@@ -20,13 +20,13 @@ interface Line {
   stack: number
 }
 
-export interface GrowthChartParts {
+interface GrowthChartParts {
   announce(text: string): void
   /** Shows a stack in the timeline of the last snapshot. */
   showStack(stack: number): void
 }
 
-export function linesOf(row: SeriesDevice): Line[] {
+function linesOf(row: SeriesDevice): Line[] {
   const stacks = row.stacks.filter(({ grows }) => grows).slice(0, MOST)
   return [
     { name: 'Allocated at the end', bytes: row.end_allocated_bytes, slope: row.slope, stack: -1 },
@@ -171,4 +171,45 @@ function svg(tag: string, attributes: Record<string, string | number>, ...childr
 
 function clamp(value: number, count: number): number {
   return Math.max(0, Math.min(count - 1, value))
+}
+
+export function seriesTable(row: SeriesDevice): HTMLElement {
+  const cells = (values: readonly number[]): HTMLElement[] => values.map((bytes) => h('td', {}, formatBytes(bytes)))
+  return h(
+    'details',
+    { class: 'diff-series', open: true },
+    h(
+      'summary',
+      {},
+      `${row.files.length} snapshots: ${signed(row.slope)} from one to the next (median slope, allocated at the end)`,
+    ),
+    h(
+      'div',
+      { class: 'diff-series-table', tabindex: 0, role: 'region', 'aria-label': 'Numbers of the series' },
+      h(
+        'table',
+        {},
+        h(
+          'thead',
+          {},
+          h(
+            'tr',
+            {},
+            h('th', { scope: 'col' }, 'Snapshot'),
+            ...row.files.map((file) => h('th', { scope: 'col', title: file }, file)),
+          ),
+        ),
+        h(
+          'tbody',
+          {},
+          h('tr', {}, h('th', { scope: 'row' }, 'Peak allocated'), ...cells(row.peak_allocated_bytes)),
+          h('tr', {}, h('th', { scope: 'row' }, 'Allocated at the end'), ...cells(row.end_allocated_bytes)),
+          h('tr', {}, h('th', { scope: 'row' }, 'Peak reserved'), ...cells(row.peak_reserved_bytes)),
+          ...row.stacks
+            .filter(({ grows }) => grows)
+            .map(({ place, bytes }) => h('tr', {}, h('th', { scope: 'row', title: place }, place), ...cells(bytes))),
+        ),
+      ),
+    ),
+  )
 }

@@ -1,6 +1,8 @@
 // Event → what it is. The file stores events as the ends of allocations and the rest; this restores their order.
 
 import type { DeviceData, DeviceInfo } from '../../data/model'
+import { upperBound } from '../../layout/binary-search'
+import { tracksOf } from '../../steps/spans'
 
 export const UNKNOWN = 0
 /** An allocation begins. `ref`: the allocation. */
@@ -106,4 +108,46 @@ export function listed(index: EventIndex, hidden: ReadonlySet<string>, mask: Uin
     out[count++] = event
   }
   return out.slice(0, count)
+}
+
+export interface Boundaries {
+  /** Ascending. */
+  event: Int32Array
+  names: string[]
+}
+
+export function boundariesOf(info: DeviceInfo, data: DeviceData): Boundaries {
+  const marks: { event: number; name: string }[] = []
+  for (const { kind, names, name, first } of tracksOf(info, data)) {
+    if (kind !== 'step' && kind !== 'annotation') continue
+    for (let i = 0; i < first.length; i++) marks.push({ event: first[i], name: names[name[i]] })
+  }
+  marks.sort((a, b) => a.event - b.event)
+  return { event: Int32Array.from(marks, ({ event }) => event), names: marks.map(({ name }) => name) }
+}
+
+/** Names of what begins after event `before` and not after `event`. */
+export function namesBetween({ event: events, names }: Boundaries, before: number, event: number): string[] {
+  return names.slice(upperBound(events, before), upperBound(events, event))
+}
+
+export class ListedEvents {
+  /** `rows`: event of each line, ascending; null: every event in turn. `n`: events of the trace. */
+  constructor(
+    readonly rows: Int32Array | null,
+    private readonly n: number,
+  ) {}
+
+  get count(): number {
+    return this.rows ? this.rows.length : this.n
+  }
+
+  eventAt(line: number): number {
+    return this.rows ? this.rows[line] : line
+  }
+
+  /** The line of an event, or of the next one that is listed. */
+  lineOf(event: number): number {
+    return this.rows ? Math.min(this.rows.length - 1, upperBound(this.rows, event - 1)) : event
+  }
 }

@@ -1,7 +1,11 @@
 // The controls of the events view: where to go, which events are listed, and the download.
 
-import { h } from '../../ui/dom'
-import { MatchesOnly } from '../shared/matches-only'
+import type { DeviceData } from '../../data/model'
+import { formatCount } from '../../layout/format'
+import { usToEvent } from '../../layout/ticks'
+import { fill, h } from '../../ui/dom'
+import { MatchesOnly } from '../shared/controls'
+import type { EventIndex } from './event-index'
 
 interface EventsActions {
   goToPlace(text: string): void
@@ -37,7 +41,7 @@ export class EventsTools {
     )
     this.element = h(
       'div',
-      { class: 'tools' },
+      { class: 'row wrap' },
       this.place,
       button('Peak', 'Go to the peak (P)', () => actions.goToPeak()),
       this.oom,
@@ -62,4 +66,72 @@ export class EventsTools {
   refusePlace(): void {
     this.place.setAttribute('aria-invalid', 'true')
   }
+}
+
+export class EventsBar {
+  readonly actions = h('fieldset', { class: 'row wrap event-actions', 'aria-label': 'Actions that are listed' })
+  readonly ends = h('p', {
+    class: 'event-ends',
+    role: 'group',
+    'aria-label': 'Events of the selected allocation',
+    hidden: true,
+  })
+
+  /** `onToggle`: an action's box was changed. */
+  showActions(
+    { names, counts }: EventIndex,
+    hidden: ReadonlySet<string>,
+    onToggle: (name: string, listed: boolean) => void,
+  ): void {
+    const focused = document.activeElement instanceof HTMLElement ? document.activeElement.dataset.action : undefined
+    fill(
+      this.actions,
+      ...names.flatMap((name, i) => {
+        if (counts[i] === 0) return []
+        const box = h('input', { type: 'checkbox', checked: !hidden.has(name), 'data-action': name })
+        box.addEventListener('change', () => onToggle(name, box.checked))
+        return [
+          h('label', { class: name === 'oom' ? 'switch alarm' : 'switch' }, box, `${name} (${formatCount(counts[i])})`),
+        ]
+      }),
+    )
+    if (focused !== undefined)
+      [...this.actions.querySelectorAll('input')].find((box) => box.dataset.action === focused)?.focus()
+  }
+
+  /** Links to the events of an allocation; null: none is selected. */
+  showEnds(id: number | null, ends: readonly { event: number; action: string }[], onGo: (event: number) => void): void {
+    this.ends.hidden = id === null
+    if (id === null) return
+    fill(
+      this.ends,
+      `Allocation #${formatCount(id)}: `,
+      ...ends.flatMap(({ event, action }) => [
+        h(
+          'button',
+          { type: 'button', class: 'link', 'data-event': event, onclick: () => onGo(event) },
+          `${action} ${formatCount(event)}`,
+        ),
+        '  ',
+      ]),
+      ends.length === 0 ? 'no event of it was recorded' : '',
+    )
+  }
+}
+
+const UNITS: Record<string, number> = { us: 1, µs: 1, μs: 1, ms: 1e3, s: 1e6, min: 60e6, h: 3600e6 }
+
+/** The event that text names, clamped to the trace; a string says why there is none. "1,234" is an event, "+1.5 s" a time. */
+export function readPlace(text: string, data: Pick<DeviceData, 'n' | 'clockUs'>): number | string {
+  const whole = /^#?\s*(-?\d[\d,_]*)$/.exec(text.trim())
+  if (whole) return within(Number(whole[1].replace(/[,_]/g, '')), data.n)
+  const time = /^\+?\s*(\d[\d,_]*(?:\.\d+)?)\s*(us|µs|μs|ms|s|min|h)$/i.exec(text.trim())
+  if (!time) return 'an event like 1234, or a time since the first event like 1.5 s'
+  if (!data.clockUs) return 'this report holds no times'
+  const us = Number(time[1].replace(/[,_]/g, '')) * UNITS[time[2].toLowerCase()]
+  return within(Math.floor(usToEvent(data.clockUs, us)), data.n)
+}
+
+function within(event: number, n: number): number {
+  return Math.max(0, Math.min(n - 1, event))
 }

@@ -8,15 +8,19 @@ import { formatCount } from '../../layout/format'
 import { Memo } from '../memo'
 import { fitting, templateOf, widthOf } from '../shared/column-fit'
 import type { View, ViewContext, ViewParts } from '../view'
-import { type Boundaries, boundariesOf, namesBetween } from './boundaries'
-import { CSV_HEAD, csvRow, type EventColumn, eventColumns } from './event-columns'
-import { allocationOf, type EventIndex, indexEvents, listed } from './event-index'
+import {
+  allocationOf,
+  type Boundaries,
+  boundariesOf,
+  type EventIndex,
+  indexEvents,
+  listed,
+  ListedEvents,
+  namesBetween,
+} from './event-index'
+import { CSV_HEAD, csvRow, describeListed, type EventColumn, eventColumns, fillEventRow, headRow } from './event-rows'
 import { endsOf, recordOf } from './event-record'
-import { describeListed, fillEventRow, headRow } from './event-rows'
-import { EventsBar } from './events-bar'
-import { EventsTools } from './events-tools'
-import { readPlace } from './go-to'
-import { ListedEvents } from './listed-events'
+import { EventsBar, EventsTools, readPlace } from './events-tools'
 
 const ROW_HEIGHT = 24
 
@@ -61,7 +65,7 @@ export class EventsView implements View {
     this.tools = this.toolbar.element
     this.element = h(
       'section',
-      { class: 'events-view', 'aria-label': 'Events' },
+      { class: 'column events-view', 'aria-label': 'Events' },
       this.bar.actions,
       this.note,
       this.bar.ends,

@@ -31,7 +31,7 @@ export function renderCrumbs(
       {},
       h(
         'button',
-        { type: 'button', class: 'link', title: 'Show the whole tree (Escape)', onclick: () => goTo(0) },
+        { type: 'button', class: 'link clip', title: 'Show the whole tree (Escape)', onclick: () => goTo(0) },
         'All',
       ),
     ),
@@ -39,7 +39,7 @@ export function renderCrumbs(
   const first = Math.max(1, depth - SHOWN)
   if (first > 1) list.append(h('li', { class: 'soft' }, `… ${plural(first - 1, 'frame')} …`))
   for (let at = first; at < depth; at++) {
-    list.append(h('li', {}, h('button', { type: 'button', class: 'link', onclick: () => goTo(at) }, name(at))))
+    list.append(h('li', {}, h('button', { type: 'button', class: 'link clip', onclick: () => goTo(at) }, name(at))))
   }
   list.append(h('li', { 'aria-current': 'true' }, name(depth)))
   fill(element, list, after)

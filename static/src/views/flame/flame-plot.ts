@@ -4,10 +4,9 @@
 import { type Cell, cellAt, childrenOf, isChain } from '../../flame/layout'
 import { h } from '../../ui/dom'
 import { formatShare } from '../../ui/format'
-import { sizeCanvas } from '../shared/canvas'
-import { CanvasView } from '../shared/canvas-view'
+import { CanvasView, sizeCanvas } from '../shared/canvas-view'
 import type { Line } from '../shared/describe'
-import { onPointing } from '../shared/pointing'
+import { onPointing } from '../shared/tooltip'
 import type { ViewContext } from '../view'
 import { CellLooks, readLook } from './cell-looks'
 import { moved, sameCell } from './cursor'
@@ -43,7 +42,7 @@ export class FlamePlot extends CanvasView {
     private readonly announce: (text: string) => void,
   ) {
     const id = `flame-item-${++instances}`
-    super({ class: 'flame-plot', role: 'tree', 'aria-activedescendant': id }, null)
+    super({ class: 'flame-plot surface', role: 'tree', 'aria-activedescendant': id }, null)
     this.canvas.className = 'flame-canvas'
     this.item = h('div', { class: 'offscreen', role: 'treeitem', id })
     this.plot.append(this.space, this.item)

@@ -6,7 +6,7 @@ import { type Cell, isChain, layoutFlame, weightOf } from '../../flame/layout'
 import { h } from '../../ui/dom'
 import { download, fileName } from '../../ui/download'
 import { MomentBar } from '../moment'
-import { WithoutButton } from '../shared/without-button'
+import { WithoutButton } from '../shared/controls'
 import type { View, ViewContext, ViewParts } from '../view'
 import { isOfTrace, readChoices, writePlace } from './choices'
 import { renderCrumbs } from './crumbs'
@@ -40,14 +40,14 @@ export class FlameView implements View {
     this.plot = new FlamePlot((index) => this.activate(index), announce)
     this.moment = new MomentBar(store)
     this.without = new WithoutButton(store)
-    this.momentBox = h('div', { class: 'flame-moment' }, this.moment.element)
+    this.momentBox = h('div', { class: 'row wrap flame-moment' }, this.moment.element)
     this.since = new SinceField(store)
     this.controls = new FlameTools(store, { folded: () => this.folded(), saveSpeedscope: () => this.saveSpeedscope() })
     this.tools = this.controls.element
     this.element = h(
       'section',
-      { class: 'flame', 'aria-label': 'Bytes by stack' },
-      h('div', { class: 'flame-head' }, this.momentBox, this.since.element),
+      { class: 'column flame', 'aria-label': 'Bytes by stack' },
+      h('div', { class: 'row wrap flame-head' }, this.momentBox, this.since.element),
       this.note,
       this.crumbs,
       this.empty,

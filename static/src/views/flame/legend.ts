@@ -13,7 +13,7 @@ import type { FlameModel } from './model'
 const ENTRIES = 12
 
 export class FlameLegend {
-  readonly element = scrollsWhenSmall(h('ul', { class: 'segments-legend', 'aria-label': 'Colours of frames' }))
+  readonly element = scrollsWhenSmall(h('ul', { class: 'row wrap segments-legend', 'aria-label': 'Colours of frames' }))
   private drawn: readonly unknown[] = []
 
   /** Where cells are coloured by something else (`model.mixes`), the legend of all views names the colours. */

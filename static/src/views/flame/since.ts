@@ -31,7 +31,7 @@ export class SinceField {
     )
     this.element = h(
       'div',
-      { class: 'flame-since', role: 'group', 'aria-label': 'Growth since' },
+      { class: 'row wrap flame-since', role: 'group', 'aria-label': 'Growth since' },
       'since event',
       this.field,
       button,

@@ -40,7 +40,7 @@ export class FlameTools {
     })
     this.element = h(
       'div',
-      { class: 'tools' },
+      { class: 'row wrap' },
       this.measure,
       this.segmented('Where the tree starts', 'flame.root', [
         ['root', 'Root first', 'Outermost frames at the top: who allocates, from the program down'],

@@ -16,7 +16,7 @@ export interface LegendInput {
 }
 
 export class ReservedLegend {
-  readonly element = scrollsWhenSmall(h('ul', { class: 'segments-legend', 'aria-label': 'Legend' }))
+  readonly element = scrollsWhenSmall(h('ul', { class: 'row wrap segments-legend', 'aria-label': 'Legend' }))
 
   render(input: LegendInput): void {
     fill(this.element, ...areas(input), ...lines(input))

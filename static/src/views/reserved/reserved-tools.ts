@@ -2,7 +2,7 @@
 
 import { h } from '../../ui/dom'
 import type { Store } from '../../ui/state'
-import { AxisSwitch } from '../shared/axis-switch'
+import { AxisSwitch } from '../shared/controls'
 import type { ViewContext } from '../view'
 import type { ChartChoice } from './chart-layout'
 
@@ -47,7 +47,7 @@ export class ReservedTools {
     )
     this.element = h(
       'div',
-      { class: 'tools' },
+      { class: 'row wrap' },
       this.axis.element,
       h(
         'div',

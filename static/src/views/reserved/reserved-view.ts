@@ -40,8 +40,8 @@ export class ReservedView implements View {
   private readonly chart: ReservedChart
   private readonly toolbar: ReservedTools
   private readonly whatIf: WhatIfPanel
-  private readonly note = h('p', { class: 'segments-change soft', role: 'status' })
-  private readonly doubts = h('p', { class: 'segments-doubts', hidden: true })
+  private readonly note = h('p', { class: 'segments-change soft clip', role: 'status' })
+  private readonly doubts = h('p', { class: 'segments-doubts warn', hidden: true })
   private readonly figures = scrollsWhenSmall(h('dl', { class: 'figures' }))
   private readonly legend = new ReservedLegend()
   private readonly nothing = h('p', { class: 'nothing-here', hidden: true })
@@ -69,7 +69,7 @@ export class ReservedView implements View {
     this.body = h('div', { class: 'segments-body' }, this.chart.element, this.whatIf.element)
     this.element = h(
       'section',
-      { class: 'reserved-view', 'aria-label': 'Reserved memory' },
+      { class: 'column reserved-view', 'aria-label': 'Reserved memory' },
       h('div', { class: 'segments-top' }, this.moment.element, this.figures, this.note, this.doubts),
       this.nothing,
       this.body,

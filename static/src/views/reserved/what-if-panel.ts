@@ -2,15 +2,14 @@
 // chosen is drawn over the recorded curve.
 
 import type { DeviceData, DeviceInfo } from '../../data/model'
-import { peakWithout } from '../../data/peak-without'
+import { peakWithout } from '../../data/held-memory'
 import { formatBytes } from '../../layout/format'
 import { fill, h } from '../../ui/dom'
 import { plural } from '../../ui/format'
 import type { Options } from '../../ui/state'
 import { OWN, STANDARD, type WhatIfAnswer, type WhatIfRun } from '../../whatif/job'
 import type { Minimum } from '../../whatif/minimum'
-import { maskOf } from '../../whatif/query'
-import type { ReplayRequest } from '../../worker/data-client'
+import { maskOf, type ReplayRequest } from '../../worker/data-client'
 import type { ViewParts } from '../view'
 import { errorBarText, HEADS, minimumParts, nameOf, recordedRow, runRow } from './what-if-table'
 
@@ -80,7 +79,7 @@ export class WhatIfPanel {
     )
     const form = h(
       'form',
-      { class: 'what-if-form' },
+      { class: 'row wrap what-if-form' },
       h('label', {}, 'Settings ', this.settings),
       h('label', {}, 'Without ', this.without),
       h('label', {}, 'Memory ', this.memory),

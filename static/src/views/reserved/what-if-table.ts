@@ -23,7 +23,7 @@ export function runRow(run: WhatIfRun, base: number | null, isChosen: boolean, p
       { scope: 'row' },
       h(
         'button',
-        { type: 'button', title: 'Draw this run over the recorded curve', onclick: pick },
+        { type: 'button', class: 'link', title: 'Draw this run over the recorded curve', onclick: pick },
         ...breakable(isBase ? `${OWN}, replayed` : nameOf(run)),
       ),
       note && h('div', { class: 'soft' }, note),

@@ -4,12 +4,22 @@ import { fill, h } from '../../ui/dom'
 import { CanvasView } from '../shared/canvas-view'
 import type { Groups } from '../shared/groups'
 import { css } from '../shared/inks'
-import { onPointing } from '../shared/pointing'
+import { onPointing } from '../shared/tooltip'
 import type { ViewContext, ViewParts } from '../view'
 import { GUTTER, layOutMap, LINE, lineAt, type MapLayout, type Sort } from './map-layout'
-import { drawGutter, drawMarks } from './map-marks'
-import { blockAt, type Hit, hitAt, isLive, lineTopOf, placeOf, segmentAt, segmentOf } from './map-places'
-import { colourOf, MapPainter, type MapScene } from './paint'
+import {
+  blockAt,
+  drawGutter,
+  drawMarks,
+  type Hit,
+  hitAt,
+  isLive,
+  lineTopOf,
+  placeOf,
+  segmentAt,
+  segmentOf,
+} from './map-marks'
+import { colourOf, MapPainter, type MapScene } from './map-painting'
 import { describeBlock, groupTotals, headlineOf } from './state-text'
 
 /** Room for the sizes of segments beside the lines; none on phones. */
@@ -42,7 +52,7 @@ export class MomentMap extends CanvasView {
 
   constructor(private readonly parts: ViewParts) {
     super(
-      { class: 'map-scroll', 'aria-roledescription': 'memory map', 'aria-label': 'Segments and their blocks' },
+      { class: 'map-scroll surface', 'aria-roledescription': 'memory map', 'aria-label': 'Segments and their blocks' },
       'moment-map',
     )
     this.plot.append(h('div', { class: 'map-pin' }, this.canvas), this.headers)
@@ -147,8 +157,8 @@ export class MomentMap extends CanvasView {
     fill(
       this.headers,
       ...layout.groups.map((group) => {
-        const name = h('strong', {}, groups.names[group.group])
-        const header = h('div', { class: 'map-header' }, name, h('span', { class: 'soft' }, groupTotals(group)))
+        const name = h('strong', { class: 'clip' }, groups.names[group.group])
+        const header = h('div', { class: 'map-header' }, name, h('span', { class: 'soft clip' }, groupTotals(group)))
         header.style.top = `${group.y}px`
         return header
       }),

@@ -7,17 +7,15 @@ import { NO_SEGMENTS } from '../../ui/devices'
 import { fill, h } from '../../ui/dom'
 import { Memo } from '../memo'
 import { MomentBar } from '../moment'
-import { AxisSwitch } from '../shared/axis-switch'
+import { AxisSwitch } from '../shared/controls'
 import { type Groups, groupsOf } from '../shared/groups'
-import { type Inks, readInks } from '../shared/inks'
-import { describeOom } from '../shared/oom-sentence'
+import { css, type Inks, mix, readInks } from '../shared/inks'
+import { describeOom } from '../shared/describe'
 import type { View, ViewContext, ViewParts } from '../view'
-import { debugState } from './debug'
-import { Legend } from './legend'
+import { changeOf, debugState, doubtsOf, figuresOf } from './state-text'
 import type { Sort } from './map-layout'
 import { type MapChoice, MomentMap } from './moment-map'
 import { TimeMap } from './time-map'
-import { changeOf, doubtsOf, figuresOf } from './state-text'
 
 const SORTS: readonly [Sort, string][] = [
   ['address', 'by address'],
@@ -37,7 +35,7 @@ export class SegmentsView implements View {
   private readonly axis: AxisSwitch
   private readonly legend = new Legend()
   private readonly change = h('p', { class: 'segments-change soft' })
-  private readonly doubts = h('p', { class: 'segments-doubts', hidden: true })
+  private readonly doubts = h('p', { class: 'segments-doubts warn', hidden: true })
   private readonly figures = scrollsWhenSmall(h('dl', { class: 'figures' }))
   private readonly nothing = h('p', { class: 'nothing-here', hidden: true })
   private readonly body: HTMLElement
@@ -78,7 +76,7 @@ export class SegmentsView implements View {
     this.whole = button('All segments', 'Show all segments again (Z)', () => store.setOption('segments.focus', null))
     this.mapTools = h(
       'div',
-      { class: 'tools' },
+      { class: 'row wrap' },
       this.sort,
       h(
         'div',
@@ -90,7 +88,7 @@ export class SegmentsView implements View {
     )
     this.tools = h(
       'div',
-      { class: 'tools' },
+      { class: 'row wrap' },
       h('div', { class: 'segmented', role: 'group', 'aria-label': 'Segments' }, this.modes.moment, this.modes.time),
       this.mapTools,
       this.axis.element,
@@ -98,7 +96,7 @@ export class SegmentsView implements View {
     this.body = h('div', { class: 'segments-body' }, this.map.element, this.time.element)
     this.element = h(
       'section',
-      { class: 'segments-view', 'aria-label': 'Segments' },
+      { class: 'column segments-view', 'aria-label': 'Segments' },
       h('div', { class: 'segments-top' }, this.moment.element, this.change, this.figures, this.doubts),
       this.nothing,
       this.body,
@@ -255,5 +253,50 @@ export class SegmentsView implements View {
     const key = `${dark} ${state.theme}`
     if (this.inks?.key !== key) this.inks = { key, inks: readInks(this.element, dark) }
     return this.inks.inks
+  }
+}
+
+class Legend {
+  readonly element = scrollsWhenSmall(h('ul', { class: 'row wrap segments-legend', 'aria-label': 'Legend' }))
+  private drawn = ''
+
+  /** `byTime`: of the map over time, which draws less. */
+  render(inks: Inks, by: string, byTime: boolean): void {
+    const { element } = this
+    element.hidden = false
+    const key = JSON.stringify([inks, by, byTime])
+    if (key === this.drawn) return
+    this.drawn = key
+    const item = (label: string, style: Partial<CSSStyleDeclaration>): HTMLElement => {
+      const mark = h('span', { class: 'swatch' })
+      Object.assign(mark.style, style)
+      return h('li', {}, mark, label)
+    }
+    const stripes = `repeating-linear-gradient(135deg, ${css(inks.pending)} 0 2px, ${css(inks.allocated)} 2px 4px)`
+    const shared = [
+      item(`Allocated (coloured by ${by})`, { background: css(inks.allocated) }),
+      item('Pending free', { background: stripes }),
+    ]
+    if (byTime) {
+      fill(
+        element,
+        ...shared,
+        item('Free in a segment', { background: css(inks.split) }),
+        item('No segment then', { background: css(inks.panel), outline: `1px solid ${css(inks.line)}` }),
+      )
+      return
+    }
+    fill(
+      element,
+      ...shared,
+      item('Rounding', { background: css(inks.rounding) }),
+      item('Free, inactive split', { background: css(inks.split) }),
+      item('Unused segment', {
+        background: css(inks.whole),
+        outline: `1px dashed ${css(mix(inks.panel, inks.soft, 0.55))}`,
+      }),
+      item('Allocated by this event', { outline: `2px solid ${css(inks.oom)}`, background: 'transparent' }),
+      item('Freed by it', { outline: `2px dashed ${css(inks.oom)}`, background: 'transparent' }),
+    )
   }
 }

@@ -144,7 +144,7 @@ export function describeBlock(
   return lines
 }
 
-export function describeSegment(state: AllocatorState, replay: Replay, groups: Groups, segment: number): Line[] {
+function describeSegment(state: AllocatorState, replay: Replay, groups: Groups, segment: number): Line[] {
   const row = state.row[segment]
   if (row < 0) return [{ kind: 'soft', text: 'in no segment that the file knows' }]
   const size = state.end[segment] - state.start[segment]
@@ -166,4 +166,27 @@ export function headlineOf(state: AllocatorState, replay: Replay, stacks: Stacks
   if (id < 0) return `${length} ${state.blockKind[block] === SPLIT ? 'free' : 'free, a whole segment'} at ${place}`
   const top = stacks.top(replay.data.stack[id])
   return `${formatBytes(replay.data.size[id])} in a block of ${length} at ${place}, ${top ? describeFrame(top) : 'no stack trace'}`
+}
+
+export function debugState(state: AllocatorState, replay: Replay, groups: Groups): Record<string, unknown> {
+  const range = (from: number, to: number): number[] => Array.from({ length: to - from }, (_, i) => from + i)
+  return {
+    position: state.position,
+    totals: { ...state.totals },
+    changed: { born: state.born, ended: state.ended, requested: state.requested },
+    outside: replay.outside,
+    segments: range(0, state.segments).map((i) => ({
+      known: state.row[i] >= 0,
+      address: replay.space.text(state.start[i]),
+      size: state.end[i] - state.start[i],
+      free: state.free[i],
+      group: groups.names[state.row[i] < 0 ? groups.unknown : groups.of[state.row[i]]],
+      blocks: range(state.first[i], state.first[i + 1]).map((block) => ({
+        address: replay.space.text(state.blockStart[block]),
+        size: state.blockEnd[block] - state.blockStart[block],
+        id: state.blockId[block],
+        pending: state.blockKind[block] === PENDING,
+      })),
+    })),
+  }
 }

@@ -1,9 +1,9 @@
 // The base of the pictures that are drawn on a canvas and take the pointer and the keys: their elements, their size in CSS
 // and device pixels, and drawing on the next animation frame.
 
+import { firstWhere } from '../../layout/binary-search'
 import { h } from '../../ui/dom'
 import { FrameRequest } from '../../ui/frame-request'
-import { prepareCanvas } from './canvas'
 import { Tooltip } from './tooltip'
 
 export abstract class CanvasView {
@@ -34,4 +34,41 @@ export abstract class CanvasView {
   protected begin(canvas: HTMLCanvasElement): CanvasRenderingContext2D {
     return prepareCanvas(canvas, this.plot.clientWidth, this.plot.clientHeight)
   }
+}
+
+/** Sizes a canvas to CSS pixels, and returns device pixels for each. What was drawn stays where the size does. */
+export function sizeCanvas(canvas: HTMLCanvasElement, width: number, height: number): number {
+  const ratio = devicePixelRatio || 1
+  const across = Math.max(1, Math.round(width * ratio))
+  const down = Math.max(1, Math.round(height * ratio))
+  if (canvas.width !== across || canvas.height !== down) {
+    canvas.width = across
+    canvas.height = down
+  }
+  canvas.style.width = `${width}px`
+  canvas.style.height = `${height}px`
+  return ratio
+}
+
+/** Sizes a canvas, empties it, and gives its context as it is at first, but in CSS pixels. */
+export function prepareCanvas(canvas: HTMLCanvasElement, width: number, height: number): CanvasRenderingContext2D {
+  const ratio = sizeCanvas(canvas, width, height)
+  const across = canvas.width
+  canvas.width = across // also where the size stays: this resets the context
+  const ctx = canvas.getContext('2d')!
+  ctx.setTransform(ratio, 0, 0, ratio, 0, 0)
+  ctx.font = FONT
+  return ctx
+}
+
+/** Of every label on a canvas. */
+export const FONT = '11.5px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif'
+
+/** The text with its end cut off where it does not fit; "" where nothing does. */
+export function fitted(ctx: CanvasRenderingContext2D, text: string, width: number): string {
+  if (ctx.measureText(text).width <= width) return text
+  const cut = (count: number): string => `${text.slice(0, count)}…`
+  const letters = Math.max(0, Math.min(text.length, Math.ceil(width / 2)))
+  const most = firstWhere(1, letters + 1, (count) => ctx.measureText(cut(count)).width > width) - 1
+  return most === 0 ? '' : cut(most)
 }

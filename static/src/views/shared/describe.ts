@@ -1,6 +1,6 @@
 // Descriptions of what is at a place of the timeline: for the tooltip, the live text and the axes.
 
-import type { DeviceData, Frame, Stacks } from '../../data/model'
+import type { DeviceData, Frame, OomEvent, Stacks } from '../../data/model'
 import { telling } from '../../data/own-frames'
 import { formatAddress, formatBytes, formatCount, formatDuration, formatMoment } from '../../layout/format'
 import { formatOffset, isDate, plural, shortPath } from '../../ui/format'
@@ -160,4 +160,20 @@ export function describeWindow(scene: Scene, x: readonly [number, number] | null
   if (!scene.data || !scene.allocatedMax) return text
   const [low, high] = scene.positions('event', from, to)
   return `${text}, at most ${formatBytes(scene.allocatedMax.max(low, high))} allocated`
+}
+
+/** "Out of memory: 4.94 GiB requested (4.96 GiB segment), 91.3 MiB free on the device, 1.02 GiB cached and usable, …" */
+export function describeOom({ requested, figures }: OomEvent): string {
+  const words = `Out of memory: ${formatBytes(requested)} requested`
+  if (!figures) return words
+  const { segment, deviceFree, usable, largestUsable, shortfall } = figures
+  const parts = [
+    segment !== null && segment !== requested ? `${words} (${formatBytes(segment)} segment)` : words,
+    deviceFree === null ? null : `${formatBytes(deviceFree)} free on the device`,
+    usable > 0
+      ? `${formatBytes(usable)} cached and usable, largest block ${formatBytes(largestUsable)}`
+      : 'nothing cached and usable',
+    shortfall > 0 ? `${formatBytes(shortfall)} short in total` : null,
+  ]
+  return parts.filter((part) => part !== null).join(', ')
 }

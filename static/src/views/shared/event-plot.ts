@@ -38,7 +38,7 @@ export abstract class EventPlot<Scene extends EventScene> extends CanvasView {
     protected readonly parts: ViewParts,
     attributes: Record<string, string>,
   ) {
-    super({ class: 'time-plot', ...attributes }, 'time-map')
+    super({ class: 'time-plot surface', ...attributes }, 'time-map')
     this.plot.append(this.canvas, this.overlay)
     new PointerInput(this.plot, {
       pan: (dx, dy) => this.pan(dx, dy),

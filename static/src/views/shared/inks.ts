@@ -1,5 +1,6 @@
-// Colours of the allocator's views: those of the style sheet, and tones made from them.
+// Colours of everything that is drawn on a canvas: those of the style sheet, and tones made from them.
 
+import type { Colour } from '../../gl/rects'
 import { oklch } from './colours'
 
 export type Rgb = readonly [number, number, number]
@@ -13,6 +14,11 @@ export interface Inks {
   peak: Rgb
   oom: Rgb
   reserved: Rgb
+  snapshot: Rgb
+  /** Laid over what is drawn. */
+  grid: Colour
+  selection: Colour
+  halo: Colour
   /** Free bytes in a segment with a live block. */
   split: Rgb
   /** The same as an area of a chart, where it has to differ from unused segments. */
@@ -30,7 +36,8 @@ export interface Inks {
 
 export function readInks(element: Element, dark: boolean): Inks {
   const style = getComputedStyle(element)
-  const read = (name: string): Rgb => parseHex(style.getPropertyValue(`--${name}`).trim())
+  const property = (name: string): string => style.getPropertyValue(`--${name}`).trim()
+  const read = (name: string): Rgb => parseHex(property(name)).slice(0, 3) as unknown as Rgb
   const panel = read('panel')
   const ink = read('ink')
   return {
@@ -42,6 +49,10 @@ export function readInks(element: Element, dark: boolean): Inks {
     peak: read('peak'),
     oom: read('oom'),
     reserved: read('reserved'),
+    snapshot: read('snapshot'),
+    grid: parseHex(property('grid')),
+    selection: parseHex(property('selection')),
+    halo: parseHex(property('halo')),
     split: mix(panel, ink, dark ? 0.2 : 0.14),
     splitArea: dark ? oklch(0.68, 0.11, 75) : oklch(0.8, 0.12, 80),
     wholeArea: mix(panel, ink, dark ? 0.22 : 0.13),
@@ -58,7 +69,8 @@ export function mix(a: Rgb, b: Rgb, share: number): Rgb {
   return [0, 1, 2].map((i) => Math.round(a[i] + (b[i] - a[i]) * share)) as unknown as Rgb
 }
 
-export function css([r, g, b]: Rgb, alpha = 1): string {
+export function css([r, g, b, a = 255]: Colour, opacity = 1): string {
+  const alpha = (opacity * a) / 255
   return alpha === 1 ? `rgb(${r} ${g} ${b})` : `rgb(${r} ${g} ${b} / ${alpha})`
 }
 
@@ -79,8 +91,9 @@ export function groupColour(index: number, dark: boolean): Rgb {
   return oklch(dark ? 0.62 : 0.72, 0.09, (250 + index * 137.508) % 360)
 }
 
-function parseHex(text: string): Rgb {
-  const match = /^#([0-9a-f]{6})/i.exec(text)
+/** #rrggbb or #rrggbbaa; all of the style sheet's are. */
+export function parseHex(text: string): Colour {
+  const match = /^#([0-9a-f]{6})([0-9a-f]{2})?$/i.exec(text)
   const bits = match ? parseInt(match[1], 16) : 0x808080
-  return [bits >> 16, (bits >> 8) & 255, bits & 255]
+  return [bits >> 16, (bits >> 8) & 255, bits & 255, match?.[2] ? parseInt(match[2], 16) : 255]
 }

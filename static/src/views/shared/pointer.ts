@@ -5,6 +5,10 @@ export interface PointerActions {
   pan(dx: number, dy: number): void
   /** Factors below 1 zoom in; the point keeps its place. */
   zoom(x: number, y: number, factorX: number, factorY: number): void
+  /** Two fingers; without it they zoom across alone. */
+  pinch?(x: number, y: number, factorX: number, factorY: number): void
+  /** True where a turn of the wheel is not to zoom or pan but what this did with it. */
+  wheel?(x: number, y: number, dy: number, event: WheelEvent): boolean
   /** The box while it is drawn; null once it is cancelled or complete. */
   box(box: Box | null): void
   zoomToBox(box: Box): void
@@ -167,10 +171,15 @@ export class PointerInput {
     const before = this.pointers.get(moved)!
     const other = [...this.pointers].find(([id]) => id !== moved)?.[1]
     if (!other) return
-    const was = Math.max(20, Math.abs(before.x - other.x))
-    const is = Math.max(20, Math.abs(at.x - other.x))
-    this.actions.zoom((at.x + other.x) / 2, (at.y + other.y) / 2, was / is, 1)
+    const factor = (was: number, is: number): number => Math.max(20, Math.abs(was)) / Math.max(20, Math.abs(is))
+    const across = factor(before.x - other.x, at.x - other.x)
+    this.pinchBy((at.x + other.x) / 2, (at.y + other.y) / 2, across, factor(before.y - other.y, at.y - other.y))
     this.actions.pan((at.x - before.x) / 2, 0)
+  }
+
+  private pinchBy(x: number, y: number, factorX: number, factorY: number): void {
+    if (this.actions.pinch) this.actions.pinch(x, y, factorX, factorY)
+    else this.actions.zoom(x, y, factorX, 1)
   }
 
   private trackpadPinch(event: GestureEvent): void {
@@ -178,7 +187,7 @@ export class PointerInput {
     // On a touch screen the fingers are pointers already.
     if (this.pointers.size > 0 || !(event.scale > 0)) return
     const at = this.place(event)
-    this.actions.zoom(at.x, at.y, this.pinchScale / event.scale, 1)
+    this.pinchBy(at.x, at.y, this.pinchScale / event.scale, this.pinchScale / event.scale)
     this.pinchScale = event.scale
   }
 
@@ -187,6 +196,8 @@ export class PointerInput {
     const unit = event.deltaMode === 1 ? 16 : event.deltaMode === 2 ? 400 : 1
     const dx = event.deltaX * unit
     const dy = event.deltaY * unit
+    const at = this.place(event)
+    if (this.actions.wheel?.(at.x, at.y, dy, event)) return
     // A trackpad sends events for a while after the fingers have left. The first event decides what a gesture does,
     // so that a zoom does not turn into a pan when the hand moves, nor y into x when shift is released early.
     if (!this.gesture || event.timeStamp - this.gesture.at > GESTURE_MS) {
@@ -205,7 +216,6 @@ export class PointerInput {
     // Browsers turn a wheel with shift sideways on some systems. A pinch on a trackpad arrives as small deltas with ctrl.
     const delta = (kind === 'zoomY' && dy === 0 ? dx : dy) * (event.ctrlKey && Math.abs(dy) < 40 ? 4 : 1)
     const factor = Math.exp(Math.max(-300, Math.min(300, delta)) * ZOOM_PER_PIXEL)
-    const at = this.place(event)
     this.actions.zoom(at.x, at.y, kind === 'zoomX' ? factor : 1, kind === 'zoomY' ? factor : 1)
   }
 }

@@ -1,10 +1,11 @@
 // The window on the x axis that views over events share: it is in the state, so all of them show the same stretch.
 
-import type { DeviceData } from '../../data/model'
+import type { Axis, DeviceData, DeviceInfo } from '../../data/model'
 import { lowerBound } from '../../layout/binary-search'
+import { eventGrid, type Grid, gridOf } from '../../layout/grid'
+import { eventToUs, usToEvent } from '../../layout/ticks'
 import { clamp } from '../../layout/viewport'
 import type { Range, State } from '../../ui/state'
-import { type AxisScale, eventScale, timeScale } from './scale'
 
 export interface XWindow {
   scale: AxisScale
@@ -46,20 +47,75 @@ function clamped({ scale, x0, x1 }: XWindow): XWindow {
   return { scale, x0: window.x0, x1: window.x1 }
 }
 
-/** Positions [from, to) of a stretch of the axis: from the state in force at its start to its last event. */
-export function positionsIn(data: DeviceData, scale: AxisScale, x0: number, x1: number): [number, number] {
-  const { P } = data
-  if (scale.axis === 'event' || !data.clockUs) {
-    const from = Math.min(P - 1, Math.max(0, Math.floor(x0 + 1)))
-    return [from, Math.min(P, Math.max(from + 1, Math.ceil(x1 + 1)))]
-  }
-  const from = lowerBound(data.clockUs, x0)
-  return [from, Math.max(from, lowerBound(data.clockUs, x1, from)) + 1]
-}
-
 /** Where a position begins on the axis: position s is in force from event s - 1 on. */
 export function xOfPosition(data: DeviceData, scale: AxisScale, position: number): number {
   if (position <= 0) return scale.x0
   if (position >= data.P) return scale.x1
   return scale.axis === 'time' && data.clockUs ? data.clockUs[position - 1] : position - 1
+}
+
+export interface AxisScale {
+  readonly axis: Axis
+  readonly grid: Grid
+  /** Everything there is, in axis units. */
+  readonly x0: number
+  readonly x1: number
+  /** Axis units of a moment in events; -1 is the state before the first event, n the end. */
+  toAxis(event: number): number
+  toEvent(x: number): number
+}
+
+export function eventScale(info: DeviceInfo): AxisScale {
+  const same = (x: number): number => x
+  return { axis: 'event', ...extentOf(eventGrid(info)), toAxis: same, toEvent: same }
+}
+
+/** µs since the first event. Null where the snapshot has no times, and until they are read. */
+export function timeScale(data: DeviceData): AxisScale | null {
+  const clock = data.clockUs
+  if (!clock || data.n === 0) return null
+  const extent = extentOf(gridOf(data, 'time'))
+  return {
+    axis: 'time',
+    ...extent,
+    toAxis: (event) => Math.min(extent.x1, Math.max(extent.x0, eventToUs(clock, event))),
+    toEvent: (x) => usToEvent(clock, x),
+  }
+}
+
+/**
+ * Positions [from, to) of a stretch of the axis: from the state in force at its start to its last event. `P`: positions of the
+ * device; `clockUs` is read on the axis of time alone.
+ */
+export function positionsIn(
+  { P, clockUs }: Pick<DeviceData, 'P' | 'clockUs'>,
+  { axis }: Pick<AxisScale, 'axis'>,
+  x0: number,
+  x1: number,
+): [number, number] {
+  if (axis === 'event' || !clockUs) {
+    const from = Math.min(P - 1, Math.max(0, Math.floor(x0 + 1)))
+    return [from, Math.min(P, Math.max(from + 1, Math.ceil(x1 + 1)))]
+  }
+  const from = lowerBound(clockUs, x0)
+  return [from, Math.max(from, lowerBound(clockUs, x1, from)) + 1]
+}
+
+/** A scale whose axis continues after the last event, by a share of its length, so that the end is not drawn on the edge. */
+export function withRoom(scale: AxisScale, events: number, share: number): AxisScale {
+  const end = scale.x1
+  const room = share * (end - scale.x0)
+  // On the time axis an event after the last has no time of its own: the room is the same share of both axes.
+  const perEvent = room / (share * (events + 1))
+  return {
+    ...scale,
+    x1: end + room,
+    toAxis: (event) =>
+      event <= events ? scale.toAxis(event) : Math.min(end + room, end + (event - events) * perEvent),
+    toEvent: (x) => (x <= end ? scale.toEvent(x) : events + (x - end) / perEvent),
+  }
+}
+
+function extentOf(grid: Grid): { grid: Grid; x0: number; x1: number } {
+  return { grid, x0: grid.origin, x1: grid.origin + grid.extent }
 }

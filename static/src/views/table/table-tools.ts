@@ -3,7 +3,7 @@
 import type { DeviceData, DeviceInfo } from '../../data/model'
 import { fill, h } from '../../ui/dom'
 import type { Store } from '../../ui/state'
-import { MatchesOnly } from '../shared/matches-only'
+import { MatchesOnly } from '../shared/controls'
 import { GROUPINGS, type Grouping, whyNot } from './grouping'
 
 interface TableActions {
@@ -28,7 +28,7 @@ export class TableTools {
       h('button', { type: 'button', title, onclick: run }, label)
     this.element = h(
       'div',
-      { class: 'tools table-tools' },
+      { class: 'row wrap table-tools' },
       this.menu,
       this.only.element,
       button('CSV', 'Download the table as CSV', () => actions.save('csv')),

@@ -1,6 +1,6 @@
 // The view "table": allocations, or groups of them, sorted, filtered, opened, and saved as files.
 
-import { dominantStack, stackShares } from '../../data/stack-shares'
+import { dominantStack, stackShares } from '../../data/held-memory'
 import { deviceName } from '../../ui/devices'
 import { copyText, fill, h } from '../../ui/dom'
 import { download, fileName } from '../../ui/download'
@@ -59,7 +59,7 @@ export class TableView implements View {
     this.tools = this.toolbar.element
     this.element = h(
       'section',
-      { class: 'table-view', 'aria-label': 'Table' },
+      { class: 'column table-view', 'aria-label': 'Table' },
       this.moment.element,
       this.words.query,
       this.words.note,

@@ -5,7 +5,7 @@ import type { BandKeys } from '../../data/model'
 import type { DataClient } from '../../worker/data-client'
 import type { Matches } from '../../search/matches'
 import type { State } from '../../ui/state'
-import { HATCHED } from '../../gl/raster'
+import { HATCHED } from '../../gl/flat-stage'
 import { type Colouring, largeStacks } from '../colouring'
 import { greyColours, stackColours, STACKS_AT_LEAST } from '../shared/colours'
 

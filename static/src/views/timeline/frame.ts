@@ -4,8 +4,9 @@
 // Text is drawn around it on three strips of 2D canvas, in the same coordinates.
 
 import type { Axis, ViewWindow } from '../../data/model'
-import type { Colour, RectList } from '../../gl/rects'
-import type { AxisScale } from '../shared/scale'
+import type { RectList } from '../../gl/rects'
+import type { Inks } from '../shared/inks'
+import type { AxisScale } from '../shared/x-window'
 import type { Scene } from '../shared/scene'
 
 /** The plot inside the element, in CSS pixels. */
@@ -15,26 +16,6 @@ export interface Plot {
   width: number
   height: number
 }
-
-export type InkName =
-  | 'panel'
-  | 'ink'
-  | 'ink-soft'
-  | 'grid'
-  | 'reserved'
-  | 'peak'
-  | 'oom'
-  | 'snapshot'
-  | 'accent'
-  | 'selection'
-  | 'halo'
-
-export interface Ink {
-  css: string
-  rgba: Colour
-}
-
-export type Inks = Record<InkName, Ink>
 
 export interface Strips {
   left: CanvasRenderingContext2D
@@ -86,36 +67,4 @@ export function layOut(width: number, height: number): Plot {
     width: Math.max(1, width - left - right),
     height: Math.max(1, height - TOP_STRIP - BOTTOM_STRIP),
   }
-}
-
-const INK_NAMES: readonly InkName[] = [
-  'panel',
-  'ink',
-  'ink-soft',
-  'grid',
-  'reserved',
-  'peak',
-  'oom',
-  'snapshot',
-  'accent',
-  'selection',
-  'halo',
-]
-
-/** Colours from the style sheet's custom properties, which are all written #rrggbb or #rrggbbaa. */
-export function readInks(element: Element): Inks {
-  const style = getComputedStyle(element)
-  return Object.fromEntries(
-    INK_NAMES.map((name) => {
-      const css = style.getPropertyValue(`--${name}`).trim()
-      return [name, { css, rgba: parseHex(css) }]
-    }),
-  ) as Inks
-}
-
-function parseHex(css: string): Colour {
-  const match = /^#([0-9a-f]{6})([0-9a-f]{2})?$/i.exec(css)
-  if (!match) return [128, 128, 128, 255]
-  const bits = parseInt(match[1], 16)
-  return [bits >> 16, (bits >> 8) & 255, bits & 255, match[2] ? parseInt(match[2], 16) : 255]
 }

@@ -1,11 +1,12 @@
 // The moments that matter: peak, out-of-memory errors, snapshots, and the one that the other views show. A line through
 // the plot and a label above it.
 
-import { formatBytes, formatCount } from '../../layout/format'
-import { type Frame, xToPixel, yToPixel } from './frame'
+import { css } from '../shared/inks'
 import { telling } from '../../data/own-frames'
+import { formatBytes, formatCount } from '../../layout/format'
 import { describeFrame, FRAMES_SHOWN, type Line } from '../shared/describe'
 import type { Mark as SceneMark, Scene } from '../shared/scene'
+import { type Frame, xToPixel, yToPixel } from './frame'
 
 /** Also the moment of the state, with what is allocated then. */
 export type Mark = Omit<SceneMark, 'kind'> & { kind: SceneMark['kind'] | 'moment' }
@@ -61,7 +62,7 @@ export function drawMarks(frame: Frame): void {
     )
     if (start === null) continue
     taken.push([Math.min(start, x) - 8, Math.max(start + width, x) + 8])
-    top.fillStyle = inks[INK[mark.kind]].css
+    top.fillStyle = css(inks[INK[mark.kind]])
     top.fillText(text, start, LABEL_Y)
   }
   // What matters most comes last: a snapshot is often taken at the failure itself.
@@ -102,12 +103,12 @@ function drawMark(frame: Frame, mark: Mark, x: number): void {
     strips: { top },
   } = frame
   const ink = inks[INK[mark.kind]]
-  rects.ink(ink.rgba, mark.kind === 'snapshot' ? 0.6 : 0.9)
+  rects.ink(ink, mark.kind === 'snapshot' ? 0.6 : 0.9)
   if (mark.kind === 'oom' || mark.kind === 'moment') rects.add(x - 0.5, 0, x + 0.5, plot.height)
   else for (let y = 0; y < plot.height; y += 2 * DASH) rects.add(x - 0.5, y, x + 0.5, y + DASH)
   // Shapes distinguish them where colours do not: a cross is a failure, an arrow any other moment.
   if (mark.kind === 'oom') {
-    top.strokeStyle = ink.css
+    top.strokeStyle = css(ink)
     top.lineWidth = 2.5
     top.beginPath()
     top.moveTo(x - 4, -9)
@@ -116,7 +117,7 @@ function drawMark(frame: Frame, mark: Mark, x: number): void {
     top.lineTo(x - 4, -1)
     top.stroke()
   } else {
-    top.fillStyle = ink.css
+    top.fillStyle = css(ink)
     top.beginPath()
     top.moveTo(x, 0)
     top.lineTo(x - 5, -8)
@@ -126,9 +127,9 @@ function drawMark(frame: Frame, mark: Mark, x: number): void {
   if (mark.kind !== 'peak') return
   const y = yToPixel(frame, mark.bytes)
   if (y < -4 || y > plot.height + 4) return
-  rects.ink(inks.panel.rgba)
+  rects.ink(inks.panel)
   addDot(frame, x, y, 5.5)
-  rects.ink(ink.rgba)
+  rects.ink(ink)
   addDot(frame, x, y, 4)
 }
 
@@ -187,4 +188,81 @@ function sentenceOf(mark: Mark): string {
   if (mark.kind === 'snapshot') return `Snapshot taken ${at}`
   const allocated = Number.isNaN(mark.bytes) ? '' : `, ${formatBytes(mark.bytes)} allocated`
   return `Moment of the other views: ${at.replace('at ', '')}${allocated}. Press M or Shift-click to set it`
+}
+
+/** A block in pixels of the plot, cut at its edges. */
+export interface FailedRequest {
+  event: number
+  bytes: number
+  x0: number
+  x1: number
+  y0: number
+  y1: number
+  /** It continues above the plot. */
+  isCut: boolean
+}
+
+/** An event is usually thinner than a pixel; its failed request must be visible and clickable. */
+const MIN_WIDTH = 44
+const MIN_HEIGHT = 6
+/** Failures closer together are one block's width apart or left out. */
+const MOST = 8
+const STRIPE = 9
+/** Height of the steps that a stripe is made of, in CSS pixels. */
+const STEP = 1.5
+
+export function failedRequests(frame: Frame): FailedRequest[] {
+  const { scene, scale, plot, window } = frame
+  const found: FailedRequest[] = []
+  let free = -Infinity
+  for (const { event, requested: recorded, figures } of scene.info.ooms) {
+    const requested = scene.requests?.get(event) ?? recorded
+    const x = scale.toAxis(event)
+    if (found.length === MOST || x > window.x1) break
+    const below = scene.drawn?.allocated[event + 1] ?? figures?.allocated
+    const left = xToPixel(frame, x)
+    if (requested <= 0 || below === undefined || left < free) continue
+    const right = Math.max(left + MIN_WIDTH, xToPixel(frame, scale.toAxis(event + 1)))
+    const bottom = yToPixel(frame, below)
+    const top = Math.min(yToPixel(frame, below + requested), bottom - MIN_HEIGHT)
+    if (right <= 0 || bottom <= 0 || top >= plot.height) continue
+    free = right + 4
+    found.push({
+      event,
+      bytes: requested,
+      x0: Math.max(0, left),
+      x1: Math.min(plot.width, right),
+      y0: Math.max(0, top),
+      y1: Math.min(plot.height, bottom),
+      isCut: top < 0,
+    })
+  }
+  return found
+}
+
+export function drawFailedRequests(frame: Frame, blocks: readonly FailedRequest[]): void {
+  const { rects, inks } = frame
+  for (const { x0, x1, y0, y1, isCut } of blocks) {
+    rects.ink(inks.panel, 0.72)
+    rects.add(x0, y0, x1, y1)
+    rects.ink(inks.oom, 0.6)
+    // A stripe leans to the right: its steps are small enough to look like a line.
+    for (let y = y0; y < y1; y += STEP) {
+      const phase = (x0 + y1 - y) % STRIPE
+      for (let x = x0 + STRIPE - phase - 3; x < x1; x += STRIPE) {
+        const from = Math.max(x0, x)
+        const to = Math.min(x1, x + 3)
+        if (to > from) rects.add(from, y, to, Math.min(y1, y + STEP))
+      }
+    }
+    rects.ink(inks.oom)
+    if (!isCut) rects.add(x0, y0, x1, y0 + 1.5)
+    rects.add(x0, y1 - 1.5, x1, y1)
+    rects.add(x1 - 1.5, y0, x1, y1)
+    rects.add(x0, y0, x0 + 1.5, y1)
+  }
+}
+
+export function failedRequestAt(blocks: readonly FailedRequest[], x: number, y: number): FailedRequest | null {
+  return blocks.find((block) => x >= block.x0 && x <= block.x1 && y >= block.y0 && y <= block.y1) ?? null
 }

@@ -1,8 +1,8 @@
 // The whole trace in a strip, with the window as a brush: drag it, drag its edges, or draw a new one.
 
+import { css, type Inks } from '../shared/inks'
 import { h } from '../../ui/dom'
-import type { Inks } from './frame'
-import type { AxisScale } from '../shared/scale'
+import type { AxisScale } from '../shared/x-window'
 import type { Scene } from '../shared/scene'
 
 const EDGE_PIXELS = 7
@@ -69,15 +69,15 @@ export class Minimap {
     const left = this.toPixel(window.x0) * ratio
     // A window of one event in a million is thinner than a pixel; the brush stays wide enough to see and drag.
     const right = Math.max(left + 3 * ratio, this.toPixel(window.x1) * ratio)
-    ctx.fillStyle = inks.panel.css
+    ctx.fillStyle = css(inks.panel)
     ctx.globalAlpha = 0.62
     ctx.fillRect(0, 0, left, height)
     ctx.fillRect(right, 0, width - right, height)
     ctx.globalAlpha = 1
-    ctx.strokeStyle = inks.accent.css
+    ctx.strokeStyle = css(inks.accent)
     ctx.lineWidth = 1.5 * ratio
     ctx.strokeRect(left + ratio, ratio, Math.max(ratio, right - left - 2 * ratio), height - 2 * ratio)
-    ctx.fillStyle = inks.accent.css
+    ctx.fillStyle = css(inks.accent)
     for (const x of [left, right - 3 * ratio]) ctx.fillRect(x, height * 0.3, 3 * ratio, height * 0.4)
   }
 
@@ -139,21 +139,21 @@ function drawPicture(ctx: CanvasRenderingContext2D, scene: Scene, scale: AxisSca
   const column = (pixel: number): [number, number] =>
     scene.positions(scale.axis, scale.x0 + pixel * perPixel, scale.x0 + (pixel + 1) * perPixel)
   const end = Math.min(width, Math.ceil((scene.end(scale) - scale.x0) / perPixel))
-  ctx.fillStyle = inks['ink-soft'].css
+  ctx.fillStyle = css(inks.soft)
   ctx.globalAlpha = 0.55
   for (let pixel = 0; pixel < end; pixel++) {
     const at = y(scene.allocatedMax.max(...column(pixel)))
     ctx.fillRect(pixel, at, 1, height - at)
   }
   ctx.globalAlpha = 1
-  ctx.fillStyle = inks.reserved.css
+  ctx.fillStyle = css(inks.reserved)
   for (let pixel = 0; pixel < end; pixel++) {
     ctx.fillRect(pixel, Math.max(0, y(scene.reservedMax.max(...column(pixel)))), 1, Math.max(1, height / 40))
   }
   // A failure over what was noted at the same event.
   const rest = scene.marks.filter(({ kind }) => kind !== 'oom')
   for (const mark of [...rest, ...scene.marks.filter(({ kind }) => kind === 'oom')]) {
-    ctx.fillStyle = inks[mark.kind].css
+    ctx.fillStyle = css(inks[mark.kind])
     const x = ((scale.toAxis(mark.event) - scale.x0) / (scale.x1 - scale.x0)) * width
     ctx.fillRect(Math.round(x), 0, Math.max(1, devicePixelRatio || 1), height)
   }

@@ -2,7 +2,7 @@
 
 import { path } from '../../layout/pick'
 import { columnsBetween } from '../shared/column'
-import { type Frame, type InkName, xToPixel, yToPixel } from './frame'
+import { type Frame, xToPixel, yToPixel } from './frame'
 
 interface Shape {
   key: string
@@ -14,8 +14,8 @@ interface Shape {
 }
 
 export interface OutlineStyle {
-  stroke: InkName
-  fill: InkName | null
+  stroke: 'ink' | 'accent'
+  fill: 'selection' | null
   thickness: number
 }
 
@@ -31,12 +31,12 @@ export class Outline {
     const steps = stepsOf(frame, shape, data.size[id])
     const { rects, inks } = frame
     if (style.fill) {
-      rects.ink(inks[style.fill].rgba)
+      rects.ink(inks[style.fill])
       for (let i = 0; i < steps.length; i += 4) rects.add(steps[i], steps[i + 2], steps[i + 1], steps[i + 3])
     }
-    rects.ink(inks.halo.rgba)
+    rects.ink(inks.halo)
     addBorder(frame, steps, style.thickness + 2)
-    rects.ink(inks[style.stroke].rgba)
+    rects.ink(inks[style.stroke])
     addBorder(frame, steps, style.thickness)
   }
 

@@ -5,21 +5,23 @@
 // cores, cold: 400 to 570 ms), all of which the reader would wait for a picture.
 
 import type { Drawn } from '../../controller'
-import type { ViewWindow } from '../../data/model'
-import { GlContext } from '../../gl/context'
-import { FlatStage, flatContext } from '../../gl/flat-stage'
-import { GlStage } from '../../gl/gl-stage'
+import type { Axis, TileKey, ViewWindow } from '../../data/model'
 import { Backdrop } from '../../gl/backdrop'
+import { GlContext } from '../../gl/context'
+import type { Address, Grid as CoverGrid } from '../../gl/cover'
+import { flatContext, FlatStage } from '../../gl/flat-stage'
+import { GlStage } from '../../gl/gl-stage'
 import { drawRectsFlat, type RectList, RectPainter } from '../../gl/rects'
-import { type LayerFrame, TileLayer, type TileProvider } from '../../gl/tile-layer'
+import { type LayerFrame, TileLayer, type TileProvider, type TileSource } from '../../gl/tile-layer'
+import { COLUMNS, columnWidth, type Grid, maxYLevel, rowHeight, ROWS, tileName } from '../../layout/grid'
 import { h } from '../../ui/dom'
 import { FrameRequest } from '../../ui/frame-request'
+import type { DataClient } from '../../worker/data-client'
+import { shadeOf, stackColours, STACKS_AT_LEAST } from '../shared/colours'
 import type { BandPalette } from './band-colours'
-import { stackColours, STACKS_AT_LEAST } from '../shared/colours'
 import type { Plot } from './frame'
-import { whenPresented } from './presented'
 
-export const NOTHING_DRAWN: Drawn = { level: 0, triangles: 0, exact: true, tiles: 0, pending: 0 }
+const NOTHING_DRAWN: Drawn = { level: 0, triangles: 0, exact: true, tiles: 0, pending: 0 }
 
 /** From so many pixels on, half the resolution is drawn while the view moves, where the processor computes every pixel. */
 const LARGE_PIXELS = 3_000_000
@@ -199,5 +201,70 @@ export class Picture {
   private setState(state: Picture['state']): void {
     this.state = state
     this.onState()
+  }
+}
+
+/** Where a browser does not report its first paint, in ms. */
+const PATIENCE_MS = 1000
+
+/**
+ * Calls back once a frame drawn before this call is on the screen: a frame later, and not before the page's first paint.
+ * A browser that has just started accepts frames 100 to 300 ms before it can show any.
+ */
+function whenPresented(then: () => void): void {
+  const deadline = performance.now() + PATIENCE_MS
+  const look = (now: number): void => {
+    // Polled rather than observed: the observer is called up to 300 ms late while a browser starts.
+    if (now > deadline || performance.getEntriesByType('paint').length > 0)
+      setTimeout(then) // not within this frame
+    else requestAnimationFrame(look)
+  }
+  requestAnimationFrame(() => requestAnimationFrame(look))
+}
+
+/** Tiles of one device on one axis. `peakBytes`: the greatest height of the stack. */
+export function tileProvider(
+  client: DataClient,
+  device: number,
+  axis: Axis,
+  grid: Grid,
+  peakBytes: number,
+): TileProvider {
+  const keyOf = (address: Address): TileKey => ({ device, axis, ...address })
+  return {
+    grid: coverGrid(grid, peakBytes),
+    id: (address) => tileName(keyOf(address)),
+    cancel: (address) => client.cancel(keyOf(address)),
+    async load(address): Promise<TileSource> {
+      const mesh = await client.tile(keyOf(address))
+      const { rep, stack } = mesh
+      const width = columnWidth(grid, address.level)
+      const columns = Math.ceil((grid.extent - address.tile * COLUMNS * width) / width)
+      return {
+        quads: mesh.quads,
+        rects: mesh.rects,
+        xSpan: mesh.xSpan,
+        ySpan: mesh.ySpan,
+        version: mesh.version,
+        columns: Math.min(COLUMNS, Math.max(1, columns)),
+        exact: mesh.exact,
+        keyOf: (quad) => ((stack[quad] << 8) | shadeOf(rep[quad])) >>> 0,
+      }
+    },
+  }
+}
+
+function coverGrid(grid: Grid, peakBytes: number): CoverGrid {
+  return {
+    x0: grid.origin,
+    y0: 0,
+    width: COLUMNS * columnWidth(grid, 0),
+    height: ROWS * rowHeight(grid, 0),
+    xEnd: grid.origin + grid.extent,
+    yEnd: Math.max(1, peakBytes),
+    maxLevel: grid.depth,
+    maxYLevel: maxYLevel(grid),
+    columns: COLUMNS,
+    rows: ROWS,
   }
 }

@@ -2,7 +2,7 @@
 // timeline.ruler=event..event,byte..byte (from the first point to the second).
 
 import { formatBytes, formatDuration } from '../../layout/format'
-import { eventToUs } from '../../layout/time'
+import { eventToUs } from '../../layout/ticks'
 import { type Frame, pixelToX, pixelToY, xToPixel, yToPixel } from './frame'
 import type { Scene } from '../shared/scene'
 import type { Box } from '../shared/pointer'
@@ -71,7 +71,7 @@ export function measureLines(m: Measure): string[] {
 
 export class Ruler {
   /** The box of figures in the plot, beside the ruler. */
-  readonly element = h('output', { class: 'ruler', 'aria-live': 'polite', hidden: true })
+  readonly element = h('output', { class: 'ruler corner', 'aria-live': 'polite', hidden: true })
   /** Plain drags measure. */
   isOn = false
   private readonly store: Store
@@ -121,13 +121,13 @@ export class Ruler {
     const x = (event: number): number => clip(xToPixel(frame, scale.toAxis(event)), plot.width)
     const y = (byte: number): number => clip(yToPixel(frame, byte), plot.height)
     const [x0, x1, y0, y1] = [x(points.e0), x(points.e1), y(points.b0), y(points.b1)]
-    rects.ink(inks.selection.rgba)
+    rects.ink(inks.selection)
     rects.add(Math.min(x0, x1), Math.min(y0, y1), Math.max(x0, x1), Math.max(y0, y1))
     for (const [ink, half] of [
       [inks.halo, 2],
       [inks.accent, 0.75],
     ] as const) {
-      rects.ink(ink.rgba)
+      rects.ink(ink)
       for (const at of [x0, x1]) rects.add(at - half, Math.min(y0, y1), at + half, Math.max(y0, y1))
       for (const at of [y0, y1]) rects.add(Math.min(x0, x1), at - half, Math.max(x0, x1), at + half)
     }

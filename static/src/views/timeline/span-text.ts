@@ -6,7 +6,14 @@ import type { Track } from '../../steps/spans'
 import { plural } from '../../ui/format'
 import type { Line } from '../shared/describe'
 import type { Scene } from '../shared/scene'
-import type { Piece } from './track-layout'
+
+/** Spans [from, to] of a row, drawn as one rectangle. */
+export interface Piece {
+  x0: number
+  x1: number
+  from: number
+  to: number
+}
 
 const NAMES_SHOWN = 4
 

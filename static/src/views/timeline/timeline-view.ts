@@ -5,26 +5,24 @@ import type { DeviceData, Stacks } from '../../data/model'
 import type { Drawn } from '../../controller'
 import type { TileProvider } from '../../gl/tile-layer'
 import { h } from '../../ui/dom'
-import { RangeMax } from '../shared/range-max'
+import { RangeMax } from '../shared/scene'
 import { Ruler } from './ruler'
 import type { State, Store } from '../../ui/state'
 import { isDark } from '../../ui/theme'
 import type { Matches } from '../../search/matches'
 import type { Colouring } from '../colouring'
 import { BandColours } from './band-colours'
-import { type Frame, type Inks, layOut, readInks } from './frame'
-import { Clicks } from './clicks'
-import { Hits } from './hits'
+import { type Inks, readInks } from '../shared/inks'
+import { type Frame, layOut } from './frame'
+import { Clicks, Hits } from './hits'
 import { Hover } from './hover'
 import { Minimap } from './minimap'
-import { Navigator } from './navigator'
+import { type Limits, limitsOf, Navigator, resolveWindow } from './navigator'
 import { Overlay } from './overlay'
-import { Picture } from './picture'
+import { Picture, tileProvider } from './picture'
 import { type Box, PointerInput } from '../shared/pointer'
 import { Scene } from '../shared/scene'
-import { tileProvider } from './tiles'
 import { Tracks } from './tracks'
-import { type Limits, limitsOf, resolveWindow } from './window'
 
 export class TimelineView {
   readonly element: HTMLElement
@@ -86,7 +84,7 @@ export class TimelineView {
     this.plotElement = h(
       'div',
       {
-        class: 'plot',
+        class: 'plot surface fill',
         tabindex: 0,
         role: 'application',
         'aria-roledescription': 'timeline',
@@ -105,7 +103,7 @@ export class TimelineView {
     )
     this.element = h(
       'div',
-      { class: 'timeline' },
+      { class: 'timeline column fill' },
       this.minimap.element,
       this.tracks.element,
       this.plotElement,
@@ -346,9 +344,9 @@ export class TimelineView {
 
   private prepareTheme(state: State): Inks {
     const dark = isDark(state.theme)
-    this.inks ??= readInks(this.element)
+    this.inks ??= readInks(this.element, dark)
     this.themeKey = dark ? 'dark' : 'light'
-    const panel = this.inks.panel.rgba
+    const { panel } = this.inks
     this.picture.colour(this.bands.update(this.scene!.info.index, state, dark, panel, this.scene!.shown), panel)
     return this.inks
   }

@@ -1,15 +1,17 @@
 // One row of spans on a canvas: rectangles with their names, as far as these fit.
 
+import { css, type Inks } from '../shared/inks'
 import { RAGGED_END, RAGGED_START } from '../../data/annotations'
-import type { Track } from '../../steps/spans'
 import { firstWhere } from '../../layout/binary-search'
 import { formatCount } from '../../layout/format'
+import type { Track } from '../../steps/spans'
+import { fitted } from '../shared/canvas-view'
 import { oklch } from '../shared/colours'
-import type { Inks, Plot } from './frame'
-import { nameOf } from './span-text'
-import type { Piece } from './track-layout'
+import type { AxisScale } from '../shared/x-window'
+import type { Plot } from './frame'
+import { nameOf, type Piece } from './span-text'
 
-export interface Row {
+interface Row {
   track: Track
   pieces: readonly Piece[]
   plot: Plot
@@ -36,7 +38,7 @@ export function drawRow(ctx: CanvasRenderingContext2D, row: Row): void {
   const middle = y + height / 2 + 0.5
   if (label) {
     ctx.textAlign = 'right'
-    ctx.fillStyle = inks['ink-soft'].css
+    ctx.fillStyle = css(inks.soft)
     ctx.fillText(label, plot.left - 9, middle)
   }
   ctx.textAlign = 'left'
@@ -46,13 +48,13 @@ export function drawRow(ctx: CanvasRenderingContext2D, row: Row): void {
     ctx.fillStyle = colourOf(track, piece, dark)
     fillPiece(ctx, row, piece)
     if (row.mark(piece) || row.hover === piece) {
-      ctx.strokeStyle = row.mark(piece) ? inks.accent.css : inks.ink.css
+      ctx.strokeStyle = row.mark(piece) ? css(inks.accent) : css(inks.ink)
       ctx.lineWidth = row.mark(piece) ? 2 : 1
       ctx.strokeRect(x + 0.5, y + 0.5, Math.max(1, width - 1), height - 1)
     }
     if (width < NAME_FROM) continue
     // The bands are light on both themes: dark text reads on either.
-    ctx.fillStyle = dark ? inks.panel.css : inks.ink.css
+    ctx.fillStyle = dark ? css(inks.panel) : css(inks.ink)
     ctx.fillText(fitted(ctx, textOf(track, piece), width - 8), x + 4, middle)
   }
 }
@@ -91,9 +93,9 @@ function fillPiece(ctx: CanvasRenderingContext2D, { track, plot, y, height }: Ro
 
 /** Equal names have equal colours; steps take turns between two. Merged pieces are grey. */
 function colourOf(track: Track, { from, to }: Piece, dark: boolean): string {
-  if (from !== to) return css(dark ? 0.6 : 0.75, 0.01, 250)
-  if (track.kind === 'step') return css((dark ? 0.68 : 0.8) - (from % 2) * 0.06, 0.075, 250)
-  return css(dark ? 0.7 : 0.82, 0.07, hueOf(nameOf(track, from)))
+  if (from !== to) return css(oklch(dark ? 0.6 : 0.75, 0.01, 250))
+  if (track.kind === 'step') return css(oklch((dark ? 0.68 : 0.8) - (from % 2) * 0.06, 0.075, 250))
+  return css(oklch(dark ? 0.7 : 0.82, 0.07, hueOf(nameOf(track, from))))
 }
 
 const hues = new Map<string, number>()
@@ -109,15 +111,51 @@ function hueOf(name: string): number {
   return hue
 }
 
-function css(lightness: number, chroma: number, hue: number): string {
-  return `rgb(${oklch(lightness, chroma, hue).join(' ')})`
+/** Thinner spans may be merged with their neighbours. */
+const THIN = 3
+/** No piece is thinner. */
+const MIN_WIDTH = 1.5
+
+/** Left and right edge of a span in axis units. Times of its own count on the time axis, as far as the axis reaches. */
+export function edgesOf(track: Track, i: number, scale: AxisScale): [number, number] {
+  const start = scale.toAxis(track.first[i])
+  const end = scale.toAxis(track.last[i] + 1)
+  if (scale.axis !== 'time' || !track.startUs || !track.endUs) return [start, end]
+  const within = (us: number, otherwise: number): number =>
+    Number.isNaN(us) ? otherwise : Math.min(scale.x1, Math.max(scale.x0, us))
+  const left = within(track.startUs[i], start)
+  return [left, Math.max(left, within(track.endUs[i], end))]
 }
 
-/** The text with its end cut off where it does not fit; "" where nothing does. */
-function fitted(ctx: CanvasRenderingContext2D, text: string, width: number): string {
-  if (ctx.measureText(text).width <= width) return text
-  const cut = (count: number): string => `${text.slice(0, count)}…`
-  const letters = Math.max(0, Math.min(text.length, Math.ceil(width / 2)))
-  const most = firstWhere(1, letters + 1, (count) => ctx.measureText(cut(count)).width > width) - 1
-  return most === 0 ? '' : cut(most)
+/** The pieces of a window in pixels from its left edge, in order. */
+export function piecesOf(track: Track, scale: AxisScale, window: { x0: number; x1: number }, width: number): Piece[] {
+  const pieces: Piece[] = []
+  const toPixel = (x: number): number => ((x - window.x0) / (window.x1 - window.x0)) * width
+  const count = track.first.length
+  let merging = false
+  for (let i = firstReaching(track, scale, window.x0); i < count; i++) {
+    const [left, right] = edgesOf(track, i, scale)
+    if (left > window.x1) break
+    const x0 = Math.max(0, toPixel(left))
+    const x1 = Math.min(width, Math.max(toPixel(right), x0 + MIN_WIDTH))
+    if (x1 < 0) continue
+    const thin = x1 - x0 < THIN
+    const before = pieces[pieces.length - 1]
+    if (thin && before && x0 < before.x1 + 1 && (merging || before.x1 - before.x0 < THIN)) {
+      before.to = i
+      before.x1 = Math.max(before.x1, x1)
+      merging = true
+      continue
+    }
+    // A span that was widened to be visible gives way to one that really begins there.
+    if (before && before.x1 > x0) before.x1 = Math.max(x0, before.x0 + MIN_WIDTH)
+    pieces.push({ x0, x1, from: i, to: i })
+    merging = false
+  }
+  return pieces
+}
+
+/** The first span that ends at or after a place: ends ascend within a row. */
+function firstReaching(track: Track, scale: AxisScale, x: number): number {
+  return firstWhere(0, track.first.length, (span) => edgesOf(track, span, scale)[1] >= x)
 }

@@ -5,13 +5,14 @@ import { stepRanges } from '../../steps/steps'
 import { type Track, tracksOf } from '../../steps/spans'
 import { h } from '../../ui/dom'
 import type { Store } from '../../ui/state'
-import type { Inks, Plot } from './frame'
+import type { Inks } from '../shared/inks'
+import type { Plot } from './frame'
 import type { Navigator } from './navigator'
-import type { AxisScale } from '../shared/scale'
+import type { AxisScale } from '../shared/x-window'
 import type { Scene } from '../shared/scene'
 import { Tooltip } from '../shared/tooltip'
-import { drawRow } from './track-drawing'
-import { edgesOf, type Piece, piecesOf } from './track-layout'
+import { drawRow, edgesOf, piecesOf } from './track-drawing'
+import type { Piece } from './span-text'
 import { describeBroken, describePiece, nameOf } from './span-text'
 
 export const ROW = 15
@@ -42,7 +43,7 @@ export class Tracks {
     'aria-roledescription': 'rows of spans',
   })
   private readonly ctx = this.canvas.getContext('2d')!
-  private readonly button = h('button', { type: 'button', class: 'track-button', onclick: () => this.toggle() })
+  private readonly button = h('button', { type: 'button', class: 'quiet track-button', onclick: () => this.toggle() })
   private readonly live = h('div', { class: 'offscreen', 'aria-live': 'polite' })
   private readonly store: Store
   private readonly navigator: Navigator

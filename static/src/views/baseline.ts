@@ -1,8 +1,8 @@
 // The snapshot that another is compared with: its columns, and which of the stacks after is the same code as each before.
 
-import { positionOf } from '../../data/live'
-import type { DataClient } from '../../worker/data-client'
-import type { DeviceData, DiffDevice } from '../../data/model'
+import { positionOf } from '../data/held-memory'
+import type { DeviceData, DiffDevice } from '../data/model'
+import type { DataClient } from '../worker/data-client'
 
 export interface Baseline {
   pair: DiffDevice

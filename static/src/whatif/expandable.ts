@@ -13,6 +13,7 @@ export interface Growing {
   readonly largeSegment: number
   readonly onSegment: (action: number, size: number) => void
   nextRank(): number
+  partRank(block: Block): number
   addReserved(length: number): void
 }
 
@@ -121,7 +122,7 @@ export function unmap(allocator: Growing, block: Block): void {
   }
 }
 
-function partOf(allocator: CachingAllocator, block: Block, address: number, size: number): Block {
+function partOf(allocator: Growing, block: Block, address: number, size: number): Block {
   const part = new Block(address, size, block.pool, block.stream)
   part.expandable = block.expandable
   part.rank = allocator.partRank(block)

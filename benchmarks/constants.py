@@ -9,6 +9,7 @@ that changes nothing is printed: a recording is missing, or the constant does no
 from __future__ import annotations
 
 import argparse
+import ast
 import importlib
 import json
 import pkgutil
@@ -53,15 +54,36 @@ def modules_of(package: str) -> list[ModuleType]:
 
 
 def constants(own: list[ModuleType], every: list[ModuleType]) -> Iterator[tuple[str, float, list[ModuleType]]]:
-    """(name, value, the module that has it and those that import it)."""
+    """(name, value, the module that has it and those that import it) of each that is written as a number."""
     sources = {module: Path(str(module.__file__)).read_text(encoding="utf-8") for module in every}
     for module in own:
-        for name, value in vars(module).items():
-            is_own = re.search(rf"(?m)^(?:\w+, )*{name}(?:, \w+)*(?:: [^=]+)? = ", sources[module])
-            if NAME.fullmatch(name) and type(value) in (int, float) and is_own:
-                users = [m for m in every if m is not module and vars(m).get(name) is value]
-                users = [m for m in users if re.search(rf"(?s)import [^.]*\b{name}\b", sources[m])]
-                yield f"{module.__name__.removeprefix('snapreport.')}.{name}", value, [module, *users]
+        for name in dict.fromkeys(numbers_in(ast.parse(sources[module]))):
+            value = vars(module)[name]
+            users = [m for m in every if m is not module and vars(m).get(name) is value]
+            users = [m for m in users if re.search(rf"(?s)import [^.]*\b{name}\b", sources[m])]
+            yield f"{module.__name__.removeprefix('snapreport.')}.{name}", value, [module, *users]
+
+
+def numbers_in(tree: ast.Module) -> Iterator[str]:
+    """Names in capitals that are assigned a number; codes that count from 0 are none."""
+    for node in tree.body:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            pairs = [(target, node.value)]
+            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple):
+                pairs = list(zip(target.elts, node.value.elts, strict=True))
+            is_code = any(isinstance(value, ast.Constant) and value.value == 0 for _, value in pairs)
+            for named, value in pairs:
+                if isinstance(named, ast.Name) and NAME.fullmatch(named.id) and not is_code and is_number(value):
+                    yield named.id
+
+
+def is_number(node: ast.expr) -> bool:
+    inner = list(ast.walk(node))
+    is_plain = all(
+        isinstance(one, ast.Constant | ast.BinOp | ast.UnaryOp | ast.operator | ast.unaryop) for one in inner
+    )
+    return is_plain and all(type(one.value) in (int, float) for one in inner if isinstance(one, ast.Constant))
 
 
 def of_recording(recording: Recording) -> str:

@@ -212,6 +212,18 @@ def test_garbage_collection_ends_as_soon_as_the_excess_is_gone() -> None:
     assert model.reserved == (60 - 20 + 30) * MIB and model.retries == 0
 
 
+@pytest.mark.parametrize(("threshold", "limit"), [(0.4, None), (0.0, 100)])
+def test_garbage_is_collected_only_below_a_limit_and_with_a_threshold(threshold: float, limit: int | None) -> None:
+    settings = AllocatorSettings(garbage_collection_threshold=threshold)
+    model = CachingAllocator(Ascending(200 * MIB), settings, limit=limit and limit * MIB)
+    pools = model.pair(None)
+    block = model.allocate(20 * MIB, 0, pools)
+    assert block is not None
+    model.free_block(block)
+    assert model.allocate(30 * MIB, 0, pools) is not None
+    assert model.reserved == (20 + 30) * MIB and model.collected == 0
+
+
 @pytest.mark.parametrize(("apart", "length", "agree"), [(50, 100, True), (51, 100, False), (1, 1, True), (2, 1, False)])
 def test_clocks_agree_within_half_a_step_or_a_millisecond(apart: float, length: float, agree: bool) -> None:
     """Steps of two hosts, in milliseconds; a step of the second ends ``apart`` later."""

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import corpus
 import pytest
+
+from snapreport import write_report
+from snapreport.findings.diff import diff
+from snapreport.report.build import write_diff
 
 CHIPS = """() => [...document.querySelectorAll('#top > .verdict > .chip')].map(chip => {
     const { top, bottom, right } = chip.getBoundingClientRect()
@@ -71,3 +77,63 @@ def test_a_chip_shows_its_allocations_and_is_pinned(
     assert len(texts) == min(3, offered) and all(NUMBER.search(text) for text in texts), texts
     page.go_back()
     opened.until(f"snapreport.getView().query === {view['query']!r}")
+
+
+RECORDED = corpus.REAL.parent / "recorded"
+FIFTEEN: dict[str, list[Path]] = {
+    **{
+        name: [corpus.REAL / f"{name}.pickle"]
+        for name in (
+            "lightning_oom",
+            "expandable_oom_3gpu",
+            "inference_fragmentation",
+            "empty_cache_loop",
+            "inference_churn",
+        )
+    },
+    **{
+        name: [RECORDED / f"{name}.pickle"]
+        for name in (
+            "hf_trainer_oom",
+            "oom_backward",
+            "oom_kv",
+            "oom_optimizer",
+            "leak_loss",
+            "leak_outputs",
+            "empty_cache_bursts",
+        )
+    },
+    "diff": [RECORDED / "gpt_fp32_ckpt.pickle", RECORDED / "gpt_fp32_foreach.pickle"],
+    "job_dp": [RECORDED / "job_dp"],
+    "job_pp": [RECORDED / "job_pp"],
+}
+SENTENCES = """() => [...document.querySelectorAll('#top > .verdict > .chip, #top > .headline')].map(each => {
+    const remedy = 'remedy' in each.dataset ? each : each.querySelector('.remedy')
+    const { top, bottom } = each.getBoundingClientRect()
+    return { top, bottom, text: each.innerText, remedy: remedy?.innerText ?? '' }
+})"""
+
+
+@pytest.mark.parametrize("name", FIFTEEN)
+def test_real_reports_tell_on_their_first_screen(name: str, open_report: Callable[..., Any], tmp_path: Path) -> None:
+    """The culprit's line and a remedy with its number, without a click; a job and a comparison begin with the cause."""
+    paths = FIFTEEN[name]
+    if not all(path.exists() for path in paths):
+        pytest.skip("no recordings at ../shared")
+    report = tmp_path / f"{name}.html"
+    if name.startswith("job"):
+        subprocess.run([sys.executable, "-m", "snapreport", "job", paths[0], "-o", report], check=True)
+    elif name == "diff":
+        write_diff([diff(*map(corpus.loaded, paths))], report)
+    else:
+        write_report([corpus.loaded(paths[0])], report)
+    opened = open_report(report, viewport={"width": 1400, "height": 900})
+    for width, height, screens in ((1400, 900, 1), (1280, 720, 1), (390, 844, 2)):
+        opened.page.set_viewport_size({"width": width, "height": height})
+        opened.settle()
+        shown = opened.js(SENTENCES)
+        if name in ("diff", "job_dp", "job_pp"):
+            assert shown[0]["remedy"] == "", "the cause comes first"
+        seen = [each for each in shown if each["bottom"] > each["top"] >= 0 and each["bottom"] <= screens * height]
+        assert any(LINE.search(each["text"]) for each in seen), (name, width)
+        assert any(NUMBER.search(each["remedy"]) for each in seen), (name, width)

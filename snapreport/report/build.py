@@ -145,8 +145,11 @@ def fit_document(
         after = comparison.result.after.recording
         sources = links.of(after)
         headline = [[HeadlineSentence(text, sources=sources)] for text in comparison.headline]
+        # Of the later one: what to do about it now.
+        first = sum(len(snapshot.devices) for snapshot in snapshots[:-1])
+        chips = [chip for chip in summary.chips if chip.device >= first]
         summary = replace(
-            summary, headline=headline, diff=[replace(table, links=sources) for table in comparison.tables]
+            summary, headline=headline, chips=chips, diff=[replace(table, links=sources) for table in comparison.tables]
         )
 
     def described(left_out: LeftOut) -> Summary:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from markupsafe import Markup
 
 from snapreport.findings.basis import basis_of
 from snapreport.findings.diagnosis import diagnosis
+from snapreport.findings.live import Names
 from snapreport.findings.model import SEVERITIES, Finding
 from snapreport.findings.opening import opening
 from snapreport.findings.peak import composition
@@ -129,7 +131,8 @@ def summarise(snapshots: Sequence[Snapshot], title: str, links: SourceLinks = RE
         )
         statements = _statements(found, start.device, file) if start and start.snapshot == number else []
         summary.remedies += page_remedies(snapshot, found, index, stacks, Links(addresses))
-        summary.chips += chips(found, index, stacks, Links(addresses), statements)
+        place_of = partial(_place_of, snapshot)
+        summary.chips += chips(found, index, stacks, Links(addresses), statements, place_of)
         base, stacks = stacks, stacks + len(recording.stack_offsets) - 1
         for device in snapshot.devices:
             timeline = snapshot.timeline(device)
@@ -237,6 +240,10 @@ def _card(snapshot: Snapshot, timeline: DeviceTimeline, name: str, peak: Finding
         breakdowns(peak) if peak else [],
         links,
     )
+
+
+def _place_of(snapshot: Snapshot, stack: int) -> str:
+    return Names(snapshot).place(stack)
 
 
 def _from_to(start: int, end: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from urllib.parse import quote
 
@@ -48,10 +48,11 @@ def chips(
     stack_base: int,
     links: Links,
     statements: Sequence[tuple[str, Finding]] = (),
+    place_of: Callable[[int], str] = lambda stack: "",
 ) -> list[Chip]:
     """Chips of one snapshot's findings, worst first. ``index``: the page's index of each device; ``stack_base``: the
     page's number of the snapshot's first stack; ``statements``: the diagnosis of the device that the report opens on,
-    which is the first chip.
+    which is the first chip; ``place_of``: the line of the program that a stack runs in.
     """
     lead = [_lead(statements, found, index, stack_base, links)] if statements else []
     told = {id(finding) for _, finding in statements}
@@ -60,7 +61,12 @@ def chips(
     # A remedy that a problem's chip names has no chip of its own.
     named = {id(remedies[0]) for f in problems if f.kind != "leak" and (remedies := best_remedies(f, found))}
     advice = [f for f in found if f.kind == "advice" and _is_shown(f) and id(f) not in named]
-    return [*lead, *(_chip(f, found, index[f.device], stack_base, links) for f in problems + advice)][:MOST]
+    shown = [*lead, *(_chip(f, found, index[f.device], stack_base, links) for f in problems + advice)][:MOST]
+    shown_for = [f for _, f in statements[:1]] + problems + advice
+    return [
+        replace(chip, place=place_of(f.stack)) if f.kind == "fragmentation" and f.stack and not chip.place else chip
+        for chip, f in zip(shown, shown_for, strict=False)
+    ]
 
 
 def _lead(

@@ -94,3 +94,16 @@ def test_a_query_goes_and_a_bad_one_is_named(report_of: Callable[..., Path], ope
     field.press("Enter")
     opened.until("document.querySelector('.fix-result').textContent.includes('size')")
     assert box.is_checked()
+
+
+def test_a_ticket_is_copied(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+    opened = open_report(report_of(corpus.path_of("oom")), viewport={"width": 1400, "height": 900})
+    opened.page.evaluate("() => { navigator.clipboard.writeText = async text => { window.copied = text } }")
+    opened.page.get_by_role("button", name="Ticket").click()
+    opened.until("window.copied !== undefined")
+    title, cause, *others = opened.js("window.copied").split("\n\n")
+    assert title.startswith("## ") and "Out of memory" in cause
+    assert others[-1] == opened.js("location.href")
+    assert any(part.startswith("```") and ".py" in part for part in others), "the stack of the request"
+    assert any(part.startswith("- ") and "replayed" in part for part in others), "remedies with their numbers"
+    assert sum(part.startswith("- ") for part in others) == 2, "remedies, and the legend"

@@ -108,7 +108,14 @@ class App implements Controller {
       () => client.source(),
     )
     this.fixes = new Fixes({ ...page, centreOn })
-    this.pageTools = new PageTools({ ...page, start, fixes: this.fixes, saved, tell: (text) => this.notice.show(text) })
+    this.pageTools = new PageTools({
+      ...page,
+      start,
+      fixes: this.fixes,
+      legend: this.legend,
+      saved,
+      tell: (text) => this.notice.show(text),
+    })
     this.search = new SearchBox({
       store: this.store,
       scene: () => this.timeline.currentScene,

@@ -272,6 +272,11 @@ export class LegendHost {
     return this.legend.debug()
   }
 
+  /** What is on screen, a line per entry. */
+  get lines(): string[] {
+    return [...this.element.querySelectorAll('li')].map((item) => (item.textContent ?? '').replace(/\s+/g, ' ').trim())
+  }
+
   /** Shows what still waits. */
   flush(): void {
     this.hover.flush()

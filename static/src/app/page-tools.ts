@@ -1,7 +1,7 @@
 // What the toolbar offers on every view: bookmarks, and the view as a picture.
 
 import { deviceName } from '../ui/devices'
-import { h } from '../ui/dom'
+import { copyButton, h } from '../ui/dom'
 import { download, fileName } from '../ui/download'
 import type { State, Store } from '../ui/state'
 import { describeWindow } from '../views/shared/describe'
@@ -10,8 +10,10 @@ import type { DataClient } from '../worker/data-client'
 import { Bookmarks } from './bookmarks'
 import type { JobHost } from './job-host'
 import type { Fixes } from './fixes'
+import type { LegendHost } from './legend'
 import type { Split } from './split'
 import type { Stage } from './stage'
+import { ticketText } from './verdict'
 
 interface Parts {
   client: DataClient
@@ -23,6 +25,7 @@ interface Parts {
   job: JobHost
   split(): Split
   fixes: Fixes
+  legend: LegendHost
   saved(text: string): void
   /** Says what went wrong. */
   tell(text: string): void
@@ -48,13 +51,21 @@ export class PageTools {
       { type: 'button', title: 'Try remedies and settings; list the findings', onclick: () => parts.fixes.toggle() },
       'Fixes',
     )
-    this.element = h('div', { class: 'row wrap' }, this.fixesButton, this.bookmarks.element, this.save)
+    const ticket = copyButton('Ticket', () => this.ticket(), 'Copy verdict, stack, remedies and a link as Markdown')
+    this.element = h('div', { class: 'row wrap' }, this.fixesButton, this.bookmarks.element, ticket, this.save)
   }
 
   render(state: State): void {
     this.save.hidden = state.view === 'summary'
     this.fixesButton.hidden = state.view !== 'timeline' || !this.parts.fixes.hasContent
     this.fixesButton.setAttribute('aria-pressed', String(this.parts.fixes.isOpen(state)))
+  }
+
+  private ticket(): string {
+    const { client, timeline, legend } = this.parts
+    const { data = null, stacks = null } = timeline.currentScene ?? {}
+    const words = { title: client.manifest.title, legend: legend.lines, address: location.href }
+    return ticketText(words, data, stacks)
   }
 
   /** The view as it is on screen, of both panes where there are two, with a caption each; null where it has no picture. */

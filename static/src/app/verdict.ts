@@ -1,7 +1,9 @@
 // The chips above the timeline, which Python has written: pointing at one shows its allocations and their curve. A click is an
 // ordinary link (report-links.ts). Details of a failure or a finding offer the remedies that are among the chips.
 
+import type { DeviceData, Stacks } from '../data/model'
 import { h } from '../ui/dom'
+import { stackText } from '../ui/stack-list'
 import type { State } from '../ui/state'
 
 const MOST = 3
@@ -46,4 +48,38 @@ export function remediesPart({ device, query, oom }: State): Node[] {
   if (shown.length === 0) return []
   const list = h('ol', { class: 'remedies' }, ...shown.map((each) => h('li', {}, ...each.cloneNode(true).childNodes)))
   return [h('h3', {}, 'Remedies'), list]
+}
+
+/** What a ticket says, as Markdown: the verdict, the culprit's stack, the best remedies, the legend and the address. */
+export function ticketText(
+  { title, legend, address }: { title: string; legend: readonly string[]; address: string },
+  data: DeviceData | null,
+  stacks: Stacks | null,
+): string {
+  const chips = [...document.querySelectorAll<HTMLElement>('#top .verdict .chip')]
+  const [worst] = chips
+  const remedies = chips.flatMap((chip) =>
+    chip.dataset.remedy === undefined ? [...chip.querySelectorAll('.remedy')] : chip,
+  )
+  const stack = worst && data ? culprit(worst, data) : 0
+  const frames = stack > 0 && stacks ? stacks.frames(stack) : []
+  const lines = (texts: readonly string[]): string[] => texts.map((text) => `- ${text}`)
+  const textOf = (element: Element): string => (element.textContent ?? '').replace(/\s+/g, ' ').trim()
+  const cause = worst?.cloneNode(true) as HTMLElement | undefined
+  for (const remedy of cause?.querySelectorAll('.remedy') ?? []) remedy.remove()
+  return [
+    `## ${title}`,
+    ...(cause ? [textOf(cause)] : [...document.querySelectorAll('#top .headline')].map(textOf)),
+    ...(frames.length ? [['```', stackText(frames, false).trim(), '```'].join('\n')] : []),
+    ...(remedies.length ? [lines(remedies.slice(0, MOST).map(textOf)).join('\n')] : []),
+    ...(legend.length ? [lines(legend).join('\n')] : []),
+    address,
+  ].join('\n\n')
+}
+
+/** The stack that a chip's link opens, or that of the request that failed; 0: none. */
+function culprit(chip: HTMLElement, { other }: DeviceData): number {
+  const hash = chip.querySelector('a[href^="#"]')?.getAttribute('href') ?? ''
+  const [, kind, number] = /[#&](stack|oom)=(\d+)/.exec(hash) ?? []
+  return kind === 'oom' ? (other.stack[other.event.indexOf(Number(number))] ?? 0) : Number(number ?? 0)
 }

@@ -167,7 +167,7 @@ def test_legend_sums(training: Device, opened: Any) -> None:
 
 def test_legend_as_text(training: Device, opened: Any) -> None:
     """The first entries in order, each with its bytes, share and count; the others are summed."""
-    opened.set_view(colour="stack", options={"legend.open": "yes"})
+    opened.set_view(colour="stack", options={"legend.open": "yes", "fix.open": "no"})
     entries = legend(opened)["entries"]
     texts = opened.page.locator(".legend li").all_inner_texts()
     assert len(texts) == 9 and len(entries) > 9, "three rows of three columns are seen without scrolling"

@@ -52,7 +52,6 @@ import argparse
 import contextlib
 import importlib.util
 import json
-import os
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -178,7 +177,7 @@ def main() -> None:
         "--keep",
         type=Path,
         metavar="FOLDER",
-        help="fuzz: where to put files at fault; remedies, job: where recordings stay",
+        help="fuzz: where to put files at fault; remedies, leaks, job: where recordings stay",
     )
     parser.add_argument("--steps", type=int, default=20_000, help="soak: steps of driving one report; default 20,000")
     parser.add_argument(
@@ -266,10 +265,7 @@ def main() -> None:
             document["rows"] = [vars(row) for row in measured_pairs]
             print("\n".join(remedies.table(measured_pairs)))
         elif options.what == "leaks":
-            folders = [
-                Path(folder) for folder in os.environ.get("SNAPREPORT_FAKE_TORCH", "").split(os.pathsep) if folder
-            ]
-            document["rows"] = leaks.measure([folder / "bin" / "python" for folder in folders])
+            document["rows"] = leaks.measure(options.keep or folder)
             print(leaks.table(document["rows"]))
         elif options.what == "recording":
             document["rows"] = recording.measure()

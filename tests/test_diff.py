@@ -19,6 +19,7 @@ from snapreport.contracts import plain
 from snapreport.findings.diff import diff, diff_document
 from snapreport.findings.same_stacks import same_stacks
 from snapreport.reading.recording import Recording
+from snapreport.report.comparison import Comparison
 from snapreport.report.diff_text import diff_text
 
 
@@ -86,6 +87,8 @@ def test_a_moved_or_renamed_file_changes_nothing_and_is_named(new: str) -> None:
     ((old, now),) = result.matching.renamed.items()
     assert old.endswith("model.py") and now.endswith(new)
     assert f"moved or renamed: {old} → {now}" in diff_text(result)
+    assert plain(diff_document(result))["renamed"] == [{"before": old, "after": now}]
+    assert Comparison(result).headline[-1] == f"{old} was moved or renamed to {now}."
     assert [set(table["change"]) for table in result.devices[0].functions] == [{"same"}] * len(
         result.devices[0].moments
     )

@@ -32,6 +32,7 @@ from snapreport.jobs.digest import digest_bytes, read_digest
 from snapreport.jobs.digest_format import MAGIC, MOST_BYTES, pack, unpack
 from snapreport.jobs.execution import Made
 from snapreport.jobs.groups import find_groups
+from snapreport.jobs.headline import headline
 from snapreport.jobs.heat import heat_of
 from snapreport.jobs.job_json import job_json
 from snapreport.jobs.outliers import find_outliers
@@ -39,7 +40,6 @@ from snapreport.jobs.rank_names import are_ranks, facts_of_names, newest_of_each
 from snapreport.jobs.rank_reports import link_to_job, report_links
 from snapreport.jobs.rank_text import rank_ranges
 from snapreport.jobs.reduce import Job, reduce_job
-from snapreport.jobs.sentences import headline
 from snapreport.reading.redaction import Redaction
 
 SMALL = {"hidden": 256, "layers": 2, "steps": 3, "micro_batches": 2, "operations": 4, "vocabulary": 4000}

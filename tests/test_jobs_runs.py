@@ -17,7 +17,7 @@ from snapreport.jobs.build import job
 from snapreport.jobs.digest import digest_of
 from snapreport.jobs.digest_format import pack
 from snapreport.jobs.digest_model import plain_digest
-from snapreport.jobs.sentences import headline
+from snapreport.jobs.headline import headline
 from snapreport.jobs.sources import expand
 from snapreport.recorder.file_names import FileNames
 from snapreport.snapshot import load

@@ -18,7 +18,7 @@ from scripted import MIB, Script
 
 import snapreport
 from snapreport.findings.allocation_growth import theil_sen
-from snapreport.findings.growth_pattern import added_bytes, growth_of, single_growth
+from snapreport.findings.growth_pattern import SingleGrowth, added_bytes, growth_of, single_growth
 from snapreport.findings.live_at_end import leaks_of
 from snapreport.findings.model import Finding
 from snapreport.findings.repetition import growth_repetitions
@@ -341,9 +341,11 @@ def test_a_copy_that_the_next_one_replaces_is_no_cycle(tmp_path: Path) -> None:
     assert [leak.title for leak in leaks] == []
 
 
-@pytest.mark.parametrize("step", [3, 6])
-def test_one_growth_in_a_whole_trace_is_said(step: int, tmp_path: Path) -> None:
-    """It proves no leak, and is not passed over: the line, the bytes and the step are named."""
+@pytest.mark.parametrize(("step", "status"), [(3, "none"), (6, "unknown"), (9, "unknown")])
+def test_one_growth_decides_nothing_unless_a_second_would_have_been_seen(
+    step: int, status: str, tmp_path: Path
+) -> None:
+    """What grows after every seven or ten of twelve steps has grown once; after every four, three times."""
 
     def once(script: Script, number: int) -> None:
         if number == step:
@@ -353,12 +355,16 @@ def test_one_growth_in_a_whole_trace_is_said(step: int, tmp_path: Path) -> None:
     path.write_bytes(pickle.dumps(program(once, 12).raw(), 4))
     snapshot = snapreport.load(path)
     leaks, verdict, _ = leaks_of(snapshot, snapshot.timeline(0))
-    assert not leaks and verdict.status == "none"
-    parts = "No leak found over", "remember hooks.py", f"grew once, by 5.00 MiB, in the {step + 1}th of them."
+    assert not leaks and verdict.status == status
+    assert verdict.reason.startswith("No leak found over") == (status == "none")
+    parts = "remember hooks.py", f"grew once, by 5.00 MiB, in the {step + 1}th step of 1"
     assert all(part in verdict.reason for part in parts)
 
 
 def test_growth_that_is_none_or_a_pattern_is_no_single_growth() -> None:
-    assert single_growth(np.array([0, 0, 0, 4, 4, 4]), 1) == (2, 4)
+    assert single_growth(np.array([0, 0, 4, 4, 4, 4, 4]), 1) == SingleGrowth(1, 4, is_open=False)
+    assert single_growth(np.array([0, 0, 0, 4, 4, 4]), 1) == SingleGrowth(2, 4, is_open=True)
+    assert single_growth(np.array([0, 7, 7, 7, 11, 11]), 1) == SingleGrowth(3, 4, is_open=True), "after warm-up"
+    assert single_growth(np.array([0, 0, 0, 0, 4]), 1, is_last_whole=True) == SingleGrowth(3, 4, is_open=True)
     for levels in ([0] * 6, [0, 4, 4, 4, 4, 4], [0, 0, 0, 0, 4], [0, 0, 4, 4, 8, 8], [0, 4, 8, 12, 16]):
         assert single_growth(np.array(levels), 1) is None

@@ -130,6 +130,13 @@ class SeriesDevice(Struct):
     stacks: list[SeriesStack]
 
 
+class RenamedFile(Struct):
+    """A file of the program that was moved or renamed; its functions are compared as the same."""
+
+    before: str
+    after: str
+
+
 class DiffDocument(Struct, tag_field="schema", tag="snapreport-diff/1"):
     """The changes between two snapshots. ``only_before``, ``only_after``: devices of one side alone; ``series``: of
     three and more snapshots, of which the first and the last are compared.
@@ -140,4 +147,5 @@ class DiffDocument(Struct, tag_field="schema", tag="snapreport-diff/1"):
     only_before: list[int]
     only_after: list[int]
     devices: list[DiffDevice]
+    renamed: list[RenamedFile]
     series: list[SeriesDevice] | UnsetType = UNSET

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from snapreport.findings.growth_pattern import growth_of, single_growth
+from snapreport.findings.growth_pattern import SingleGrowth, growth_of, single_growth
 from snapreport.findings.lowest_live import lowest_live
 from snapreport.findings.repetition import FEWEST, Repetitions
 from snapreport.timeline.build import DeviceTimeline
@@ -86,8 +86,8 @@ def growing_stacks(timeline: DeviceTimeline, repetitions: Repetitions) -> list[G
     return sorted(found, key=lambda growth: (-growth.per_repetition, growth.stack))
 
 
-def single_growths(timeline: DeviceTimeline, repetitions: Repetitions) -> list[tuple[int, int, int]]:
-    """(stack, repetition, bytes) of stacks that grow once and keep it, most bytes first."""
+def single_growths(timeline: DeviceTimeline, repetitions: Repetitions) -> list[tuple[int, SingleGrowth]]:
+    """Stacks that grow once and keep it, those first that may grow again, then most bytes first."""
     allocations = loop_allocations(timeline, repetitions)
     remaining = allocations.filter((pl.col("free_event") < 0) & (pl.col("alloc_event") >= 0))
     least = min_growth_bytes(timeline)
@@ -95,12 +95,13 @@ def single_growths(timeline: DeviceTimeline, repetitions: Repetitions) -> list[t
     if not len(stacks):
         return []
     levels = levels_of(allocations, stacks, repetitions)
+    is_last_whole = repetitions.unit == "step" and not repetitions.unfinished
     found = [
-        (int(stack), *growth)
+        (int(stack), growth)
         for stack, row in zip(stacks.tolist(), levels, strict=True)
-        if (growth := single_growth(row, least)) is not None
+        if (growth := single_growth(row, least, is_last_whole=is_last_whole)) is not None
     ]
-    return sorted(found, key=lambda one: (-one[2], one[0]))
+    return sorted(found, key=lambda one: (not one[1].is_open, -one[1].bytes, one[0]))
 
 
 def loop_allocations(timeline: DeviceTimeline, repetitions: Repetitions) -> pl.DataFrame:

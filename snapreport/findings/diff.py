@@ -17,6 +17,7 @@ from snapreport.contracts.diff import (
     DiffTotals,
     MomentDiff,
     NamedChange,
+    RenamedFile,
     SegmentChange,
     SeriesDevice,
     StackChange,
@@ -254,7 +255,8 @@ def diff_document(result: SnapshotDiff, top: int = 50, series: list[SeriesDevice
     """The document of ``snapreport diff --json``: totals of every moment, and the ``top`` changes of each kind."""
     before, after = (DiffFile(one.recording.name, one.recording.file_bytes) for one in (result.before, result.after))
     devices = [_document_device(result, device, top) for device in result.devices]
-    return DiffDocument(before, after, result.only_before, result.only_after, devices, series)
+    renamed = [RenamedFile(*names) for names in sorted(result.matching.renamed.items())]
+    return DiffDocument(before, after, result.only_before, result.only_after, devices, renamed, series)
 
 
 def _document_device(result: SnapshotDiff, device: DeviceDiff, top: int) -> DiffDevice:

@@ -82,13 +82,30 @@ def growth_of(levels: np.ndarray, least: float) -> Growth | None:
     return _growth("grows" if grows else "suspect", added, at, count)
 
 
-def single_growth(levels: np.ndarray, least: float) -> tuple[int, int] | None:
-    """(repetition, bytes) of a line that grows once, by ``least`` or more, after the first repetition and before the
-    last; None for others. It is no pattern: a buffer made late, or a leak of something rare.
+@dataclass(frozen=True)
+class SingleGrowth:
+    """A line that grows once and keeps it: a buffer made late, or a leak whose next moment was not recorded.
+
+    ``is_open``: whether something that grows after every so many repetitions may have grown once so far.
+    """
+
+    at: int
+    bytes: int
+    is_open: bool
+
+
+def single_growth(levels: np.ndarray, least: float, *, is_last_whole: bool = False) -> SingleGrowth | None:
+    """The only growth by ``least`` or more after the first repetition, which may be warm-up; None for other lines.
+
+    ``is_last_whole``: otherwise the last repetition may hold what it still works with, and does not count.
     """
     added = added_bytes(levels)
     (at,) = np.nonzero(added >= least)
-    return (int(at[0]), int(added[at[0]])) if len(at) == 1 and 0 < at[0] < len(added) - 1 else None
+    at = at[at > 0]
+    if len(at) != 1 or (at[0] == len(added) - 1 and not is_last_whole):
+        return None
+    first = int(at[0])
+    return SingleGrowth(first, int(added[first]), is_open=len(added) < 2 * (first + 1))
 
 
 def _goes_on(added: np.ndarray, begin: int) -> bool:

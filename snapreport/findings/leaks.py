@@ -103,16 +103,22 @@ def leak_verdict(
             ),
         )
     none = sentence("No leak found over {over}.", over=over)
-    if once := single_growths(timeline, repetitions):
-        stack, number, size = once[0]
-        none = sentence(
-            "{none} {} grew once, by {}, in the {} of them.",
-            names.place(stack),
-            bytes_part(size),
-            _ordinal(number + 1),
-            none=none,
+    if not (single := single_growths(timeline, repetitions)):
+        return LeakVerdict("none", none)
+    stack, growth = single[0]
+    once = sentence(
+        "{} grew once, by {}, in the {} {unit} of {}",
+        names.place(stack),
+        bytes_part(growth.bytes),
+        _ordinal(growth.at + 1),
+        count_text(repetitions.finished),
+        unit=repetitions.unit,
+    )
+    if growth.is_open:
+        return LeakVerdict(
+            "unknown", sentence("{once}: a leak, or a buffer that is made once. Record more steps.", once=once)
         )
-    return LeakVerdict("none", none)
+    return LeakVerdict("none", sentence("{none} {once}.", none=none, once=once))
 
 
 def _ordinal(number: int) -> str:

@@ -8,10 +8,10 @@ from itertools import pairwise
 from snapreport.contracts.check import Check
 from snapreport.contracts.history import CommitMemory, HistoryDocument, PlaceChange, Shift
 from snapreport.errors import SnapshotError
-from snapreport.history.changes import growth
 from snapreport.history.levels import Level, levels
 from snapreport.history.store import Entry
 from snapreport.jobs.digest_model import Digest
+from snapreport.jobs.place_changes import growth
 from snapreport.number_format import arrow_text, bytes_text, device_name, plural
 
 ALLOCATED, RESERVED = "allocated", "reserved"

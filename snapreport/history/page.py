@@ -10,9 +10,9 @@ from markupsafe import Markup
 
 from snapreport import terminal
 from snapreport.contracts.history import CommitMemory, HistoryDocument
-from snapreport.history.changes import followed
 from snapreport.history.document import shift_text
 from snapreport.history.store import Entry
+from snapreport.jobs.place_changes import followed, place_name
 from snapreport.number_format import bytes_text, plural
 from snapreport.report.page import render_plain
 
@@ -132,7 +132,7 @@ def _places(found: Sequence[Entry]) -> list[tuple[str, str, str, Markup]]:
     largest = sorted(most, key=lambda place: (-most[place], place))[:_PLACES]
     return [
         (
-            " ".join(place),
+            place_name(place),
             bytes_text(each[0].get(place, 0)),
             bytes_text(each[-1].get(place, 0)),
             _chart([held.get(place, 0) for held in each], [], [], 160, 28),

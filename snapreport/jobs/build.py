@@ -15,12 +15,12 @@ from snapreport.jobs.detail import DEFAULT_DETAIL, RankReader, chosen_rows, read
 from snapreport.jobs.digest import digest_bytes
 from snapreport.jobs.document import Detail, job_document
 from snapreport.jobs.execution import DASK_SECONDS, Made, make_all, one_process
+from snapreport.jobs.headline import headline, notes
 from snapreport.jobs.heat_picture import heat_picture
 from snapreport.jobs.rank_names import facts_of_names
 from snapreport.jobs.rank_reports import link_to_job, report_names
 from snapreport.jobs.rank_text import ranks_text
 from snapreport.jobs.reduce import Job, reduce_job
-from snapreport.jobs.sentences import headline, notes
 from snapreport.jobs.sources import expand
 from snapreport.jobs.static_summary import job_summary
 from snapreport.number_format import size_text, upper_first

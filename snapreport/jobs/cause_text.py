@@ -7,7 +7,8 @@ from fractions import Fraction
 from snapreport.contracts.job import JobCause
 from snapreport.jobs.causes import Cause
 from snapreport.jobs.digest_model import DigestStack
-from snapreport.sentence import place_part, sentence
+from snapreport.jobs.rank_text import place
+from snapreport.sentence import sentence
 
 
 def cause_sentence(cause: Cause, stacks: list[DigestStack]) -> str:
@@ -15,9 +16,7 @@ def cause_sentence(cause: Cause, stacks: list[DigestStack]) -> str:
     if cause.kind == "leak":
         if cause.stack is None:
             return "It leaks: each step keeps more."
-        stack = stacks[cause.stack]
-        where = place_part(f"{stack.file}:{stack.line}", stack.file, stack.line) if stack.file else stack.name
-        return sentence("It leaks: {} keeps more in every step.", where)
+        return sentence("It leaks: {} keeps more in every step.", place(stacks[cause.stack]))
     factor = _factor(cause.factor)
     if cause.kind == "model":
         models = "a second model" if cause.count == 1 else f"{cause.count} more models"

@@ -15,15 +15,14 @@ import numpy as np
 from snapreport.contracts import plain
 from snapreport.contracts.job import JobDocument
 from snapreport.jobs.cause_text import cause_json
+from snapreport.jobs.headline import headline
 from snapreport.jobs.heat import Heat, heat_of
+from snapreport.jobs.imbalance import imbalance_of
+from snapreport.jobs.rank_findings import merged_findings, where_found
 from snapreport.jobs.reduce import Job
 from snapreport.jobs.sentences import (
     group_name,
-    headline,
     holds,
-    imbalance_of,
-    merged_findings,
-    on_ranks,
     outlier_sentence,
 )
 from snapreport.jobs.sources import without_common_folder
@@ -188,7 +187,7 @@ def _words(job: Job, number: dict[int, int]) -> dict[str, Any]:
                 "title": parts_json(merged.finding.title),
                 "detail": [parts_json(line) for line in merged.finding.detail],
                 "confidence": merged.finding.confidence,
-                "where": on_ranks(job, merged.rows),
+                "where": where_found(job, merged),
                 "count": len(merged.rows),
                 "rows": merged.rows,
                 "row": merged.row if len(merged.rows) > 1 else None,

@@ -19,6 +19,7 @@ from snapreport import progress, supervision
 from snapreport.available_memory import available_memory
 from snapreport.errors import SnapshotError, one_line
 from snapreport.jobs.digest_format import MAGIC, MOST_BYTES
+from snapreport.jobs.rank_names import is_digest
 from snapreport.jobs.sources import size_of
 from snapreport.process_memory import release_freed
 from snapreport.reading.open import MAX_RATIO
@@ -147,7 +148,7 @@ def make_all(
 
 def _are_digests(paths: Sequence[str]) -> bool:
     """Whether all are digests. They are read in this process: one takes 2 ms, and passing it on takes as long."""
-    return all(path.lower().endswith(".digest") for path in paths)
+    return all(map(is_digest, paths))
 
 
 def processes_for(paths: Sequence[str]) -> int:

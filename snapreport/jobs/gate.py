@@ -15,9 +15,10 @@ from snapreport.errors import SnapshotError
 from snapreport.findings.gate import check
 from snapreport.findings.gate_rules import FAILING_KINDS, GrowthRule, Rules
 from snapreport.jobs.job_diff import row_changes
-from snapreport.jobs.rank_text import ranks_text
+from snapreport.jobs.rank_names import is_digest
+from snapreport.jobs.rank_text import place, ranks_text
 from snapreport.jobs.reduce import Job
-from snapreport.jobs.sentences import on_ranks, outlier_sentence, place
+from snapreport.jobs.sentences import on_ranks, outlier_sentence
 from snapreport.number_format import device_name, plural, share_text
 from snapreport.sentence import bytes_part, code_part, rank_part, sentence
 from snapreport.snapshot import load
@@ -94,8 +95,7 @@ def _fits_alone(job: Job, row: int, memory: int) -> Check:
         snapshot = load(entry.path)
     except SnapshotError as error:
         # A digest has the bytes that were reserved, not those that a replay would reserve.
-        is_digest = entry.path.lower().endswith(".digest")
-        why = "only its digest is here, and a replay needs the snapshot" if is_digest else str(error)
+        why = "only its digest is here, and a replay needs the snapshot" if is_digest(entry.path) else str(error)
         text = sentence(
             "{}: {} reserved at most, not replayed", rank_part(entry.rank), bytes_part(entry.digest.peak_reserved)
         )

@@ -7,7 +7,8 @@
 3. *Slope* (``slopes.py``): if a role has no levels but its peaks rise or fall with the rank, as in a pipeline whose
    early stages hold more micro-batches, it is one group with a linear fit. Its first and last rank, which have the
    embedding and the head, are separate groups.
-4. Otherwise the role is one group with a spread, such as experts with uneven routing.
+4. Otherwise the role is one group with a spread, such as experts with uneven routing. The job's first and last rank
+   are separate here, too, if they have parameters of their own.
 """
 
 from __future__ import annotations
@@ -76,7 +77,26 @@ def _groups_of_role(
         return _level_groups(rows, levels, stacks, totals, parameters, world)
     if is_slope(rows, totals):
         return _slope_groups(rows, stacks, totals, world)
+    ends = _other_parts(rows, stacks, parameters, world)
+    if ends:
+        inner = rows[~np.isin(rows, ends)]
+        alone = [_even_group(np.array([end]), stacks, totals, "end") for end in ends]
+        return [*alone, *_groups_of_role(inner, stacks, totals, parameters, world)]
     return [_even_group(rows, stacks, totals, "spread")]
+
+
+def _other_parts(rows: np.ndarray, stacks: np.ndarray, parameters: np.ndarray, world: int) -> list[int]:
+    """The job's first and last rank, if they have parameters of their own that the ranks between them lack: an
+    embedding, a head.
+    """
+    inner = rows[(rows != 0) & (rows != world - 1)]
+    if len(inner) < 2:
+        return []
+    is_own = stacks[inner].max(axis=0) == 0
+    usual = float(parameters[inner].min())
+    least = PARAMETER_SHARE * usual
+    ends = [row for row in (0, world - 1) if row in rows]
+    return [row for row in ends if parameters[row] - usual > least and stacks[row][is_own].sum() > least]
 
 
 def _levels(rows: np.ndarray, totals: np.ndarray) -> list[np.ndarray]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from snapreport.contracts.job import GroupDiff, JobDiffDocument, PlaceChange, RankBytes, RankDiff, WorstRank
 from snapreport.errors import SnapshotError
 from snapreport.jobs import outliers
+from snapreport.jobs.place_changes import growth, place_name
 from snapreport.jobs.rank_text import rank_ranges, ranks_text
 from snapreport.jobs.reduce import Job
 from snapreport.jobs.sentences import outlier_sentence
@@ -90,7 +91,7 @@ def diff_jobs(before: Job, after: Job) -> JobDiff:
                 for i in np.argsort(-apart, kind="stable")[:MOST_APART]
                 if is_apart[i] and len(ranks) > 1
             ]
-            places = _places(before, after, ranks, old, new)
+            places = _places(before, after, pairs)
             groups.append(GroupChange(ranks, int(np.median(was)), int(np.median(now)), change, places, found))
     return JobDiff(
         _worst(before),
@@ -184,29 +185,16 @@ def _worst(job: Job) -> tuple[int, int]:
 
 def row_changes(before: Job, before_row: int, after: Job, after_row: int) -> list[tuple[str, int]]:
     """What changed from one row to another: (function and file, bytes), largest first."""
-    return _largest_changes([_by_place(before, before_row)], [_by_place(after, after_row)], before.peaks[[before_row]])
+    return _places(before, after, [(before_row, after_row)])
 
 
-def _places(
-    before: Job, after: Job, ranks: list[int], old: dict[int, int], new: dict[int, int]
-) -> list[tuple[str, int]]:
-    """The largest median changes of the bytes by function and file."""
-    was = [_by_place(before, old[rank]) for rank in ranks]
-    now = [_by_place(after, new[rank]) for rank in ranks]
-    return _largest_changes(was, now, before.peaks[[old[rank] for rank in ranks]])
-
-
-def _largest_changes(was: list[Counter[str]], now: list[Counter[str]], peaks: np.ndarray) -> list[tuple[str, int]]:
-    names = sorted({name for counts in (*was, *now) for name in counts})
-    changes = [(name, int(np.median([b[name] - a[name] for a, b in zip(was, now, strict=True)]))) for name in names]
-    least = MIN_SHARE * float(np.median(peaks))
-    changes = [(name, change) for name, change in changes if abs(change) > least]
-    return sorted(changes, key=lambda item: (-abs(item[1]), item[0]))[:MOST_PLACES]
-
-
-def _by_place(job: Job, row: int) -> Counter[str]:
-    found: Counter[str] = Counter()
-    for stack in job.rows[row].packed.read().stacks:
-        name = " ".join(filter(None, (stack.function, stack.file))) or "allocations without a stack trace"
-        found[name] += stack.bytes
-    return found
+def _places(before: Job, after: Job, pairs: list[tuple[int, int]]) -> list[tuple[str, int]]:
+    """The largest median changes of the bytes by function and file. ``pairs``: rows before and after."""
+    changes: defaultdict[str, list[int]] = defaultdict(list)
+    for one, two in pairs:
+        for place, change in growth(before.rows[one].packed.read(), after.rows[two].packed.read()):
+            changes[place_name(place)].append(change)
+    least = MIN_SHARE * float(np.median([before.peaks[one] for one, _ in pairs]))
+    medians = {name: int(np.median([*of, *[0] * (len(pairs) - len(of))])) for name, of in changes.items()}
+    large = [(name, change) for name, change in medians.items() if abs(change) > least]
+    return sorted(large, key=lambda item: (-abs(item[1]), item[0]))[:MOST_PLACES]

@@ -20,9 +20,11 @@ from snapreport.contracts.job import (
     RankTrust,
 )
 from snapreport.jobs.cause_text import cause_json
-from snapreport.jobs.differences import differences
+from snapreport.jobs.headline import differences, headline
+from snapreport.jobs.imbalance import imbalance_of
+from snapreport.jobs.rank_findings import merged_findings
 from snapreport.jobs.reduce import Job
-from snapreport.jobs.sentences import headline, holds, imbalance_of, merged_findings, outlier_sentence
+from snapreport.jobs.sentences import holds, outlier_sentence
 from snapreport.jobs.states import states_of
 
 

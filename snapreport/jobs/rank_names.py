@@ -84,6 +84,11 @@ def _is_oom(path: str) -> bool:
     return any(_OOM.search(place) for place in _places(path)) or any(map(_TITAN_OOM.match, folders[-2:]))
 
 
+def is_digest(path: str) -> bool:
+    """Whether a file is a digest by its name."""
+    return path.lower().endswith(".digest")
+
+
 def are_ranks(paths: Sequence[str]) -> bool:
     """Whether files belong to several ranks by their names alone: every name has a rank, and at least two differ."""
     if len(paths) < 2 or len(set(paths)) < len(paths):

@@ -1,11 +1,12 @@
-"""Ranks as text, and sentences about ranks."""
+"""Ranks and stacks as text, and sentences about ranks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from snapreport.sentence import rank_part
+from snapreport.jobs.digest_model import DigestStack
+from snapreport.sentence import code_part, place_part, rank_part
 
 _NAMED = 12  # ranks listed one by one
 
@@ -34,3 +35,10 @@ def rank_ranges(ranks: Sequence[int]) -> str:
 def ranks_text(ranks: Sequence[int]) -> str:
     """``rank 5``, ``ranks 0–5, 7``."""
     return rank_part(ranks[0]) if len(ranks) == 1 else f"ranks {rank_ranges(ranks)}"
+
+
+def place(stack: DigestStack) -> str:
+    """Where a stack allocates: ``moe/dispatch.py:88``; its name if it has no file."""
+    if stack.file and stack.line:
+        return place_part(f"{stack.file}:{stack.line}", stack.file, stack.line)
+    return code_part(stack.name) if stack.file or stack.function else "allocations without a stack trace"

@@ -6,6 +6,7 @@ from the packed digests when the report is laid out.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,7 +20,7 @@ from snapreport.jobs.digest_model import Digest, DigestOom, DigestStack
 from snapreport.jobs.execution import Made
 from snapreport.jobs.groups import Group, find_groups
 from snapreport.jobs.outliers import Outlier, find_outliers
-from snapreport.jobs.rank_names import facts_of_names, missing_ranks, newest_of_each
+from snapreport.jobs.rank_names import NameFacts, facts_of_names, is_digest, missing_ranks, newest_of_each
 from snapreport.jobs.rows import Packed, RankSource, Row
 from snapreport.jobs.runs import Run, choose_run
 from snapreport.jobs.stack_identity import EMPTY
@@ -85,6 +86,11 @@ class Job:
     def missing(self) -> list[int]:
         """Ranks of the world without a readable file."""
         return missing_ranks(self.ranks.tolist(), self.world_size)
+
+    @property
+    def world(self) -> int:
+        """The number of ranks: as recorded, else as far as files are known."""
+        return self.world_size or max(len(self.rows), int(self.ranks.max()) + 1)
 
     @cached_property
     def start_us(self) -> int | None:
@@ -188,6 +194,18 @@ class Job:
         return by_peak[(len(by_peak) - 1) // 2]
 
 
+@dataclass(frozen=True)
+class _RankFile:
+    """A file of a job. rank: None where nothing says it; step: of training."""
+
+    path: str
+    packed: Packed
+    rank: int | None
+    rank_source: RankSource
+    step: int | None
+    is_oom: bool
+
+
 def reduce_job(
     paths: Sequence[str],
     made: Sequence[Made],
@@ -201,85 +219,94 @@ def reduce_job(
     The order of the files does not matter. Raises :class:`SnapshotError` if none of them could be read, or if they are
     of several runs and none is chosen.
     """
-    read = [result.packed for result in made]
-    names = [
-        one.digest.source if one and one.digest.source and path.lower().endswith(".digest") else path
-        for path, one in zip(paths, read, strict=True)
-    ]
-    facts = facts_of_names(names, rank_pattern)
-    if any(fact.rank is None for fact in facts) and names != list(paths):
-        own = facts_of_names(list(paths), rank_pattern)
-        facts = [own[i] if fact.rank is None else fact for i, fact in enumerate(facts)]
+    facts = _facts(paths, made, rank_pattern)
     failed = [
-        Failed(fact.rank, path, result.error)
-        for path, result, fact in zip(paths, made, facts, strict=True)
-        if result.data is None
+        Failed(fact.rank, path, one.error) for path, one, fact in zip(paths, made, facts, strict=True) if not one.data
     ]
-    # Processes started by hand can all have RANK=0, and write files with distinct names.
-    recorded = [one.digest.rank for one in read if one and one.digest.rank is not None]
-    named = [fact.rank for fact, one in zip(facts, read, strict=True) if one]
-    names_tell_more = len(set(recorded)) == 1 < len(recorded) and None not in named and len(set(named)) == len(named)
-    candidates: list[tuple[int | None, RankSource, int]] = []
-    for index, one in enumerate(read):
-        if one is None:
-            continue
-        if one.digest.rank is not None and rank_pattern is None and not names_tell_more:
-            candidates.append((one.digest.rank, "recording", index))
-        else:
-            candidates.append((facts[index].rank, "file name", index))
-    if not candidates:
+    files = _rank_files(paths, made, facts, is_by_pattern=rank_pattern is not None)
+    if not files:
         first = failed[0].error if failed else "no files"
         raise SnapshotError(f"not one of {len(paths)} files could be read; the first: {first}")
-    rank_of = {index: rank for rank, _, index in candidates}
-    chosen_run = choose_run([one.digest if one else None for one in read], [*map(rank_of.get, range(len(read)))], run)
-    others = {index for files in chosen_run.others.values() for index in files}
-    candidates = [candidate for candidate in candidates if candidate[2] in chosen_run.files]
-    moments = [
-        _moment(read[index], facts[index].step, facts[index].oom, rank, paths[index]) for rank, _, index in candidates
-    ]
-    chosen = newest_of_each(moments)
-    older = sorted({candidates[i][2] for i in set(range(len(candidates))) - set(chosen)} | others)
-    compared = {moments[i][:3] for i in chosen}
-    undecided = sum(moments[i][:3] in compared for i in set(range(len(moments))) - set(chosen))
-    sources = {paths[index]: one.digest.source for index in older if (one := read[index])}
-    restarts = {
-        attempt: sorted({(rank_of[i] or 0, facts[i].oom or bool(one.digest.ooms)) for i in files if (one := read[i])})
-        for attempt, files in chosen_run.others.items()
-    }
-    rows, taken = [], {rank for rank, _, _ in candidates if rank is not None}
-    free = (number for number in range(len(paths) + len(taken)) if number not in taken)
-    # Files without a known rank are numbered by name, with the numbers that are left.
-    in_order = sorted(
-        (candidates[i] for i in chosen), key=lambda c: (c[0] is None, c[0] or 0, natural_key(paths[c[2]]))
-    )
-    for rank, source, index in in_order:
-        chosen_one = read[index]
-        assert chosen_one is not None
-        origin: RankSource = source if rank is not None else "order"
-        rows.append(Row(next(free) if rank is None else rank, origin, paths[index], chosen_one))
-    rows.sort(key=lambda row: row.rank)
-    worlds = [row.digest.world_size for row in rows if row.digest.world_size]
-    world = world_size or max(worlds, default=0) or None
-    failed.sort(key=lambda row: (row.rank is None, row.rank or 0, natural_key(row.path)))
+    chosen_run = choose_run([file.packed.digest for file in files], [file.rank for file in files], run)
+    candidates = [files[i] for i in chosen_run.files]
+    newest = set(newest_of_each([(file.rank, file.step, file.is_oom, file.path) for file in candidates]))
+    chosen, older = ([one for i, one in enumerate(candidates) if (i in newest) is has] for has in (True, False))
+    compared = {(file.rank, file.step, file.is_oom) for file in chosen}
+    left_out = older + [files[i] for of_attempt in chosen_run.others.values() for i in of_attempt]
+    rows = _numbered(chosen, [file.rank for file in candidates])
+    failed.sort(key=lambda one: (one.rank is None, one.rank or 0, natural_key(one.path)))
     return Job(
         rows,
         failed,
-        sorted((paths[index] for index in older), key=natural_key),
-        world,
-        sources,
-        undecided,
+        sorted((file.path for file in left_out), key=natural_key),
+        world_size or max((row.digest.world_size or 0 for row in rows), default=0) or None,
+        {file.path: file.packed.digest.source for file in left_out},
+        sum((file.rank, file.step, file.is_oom) in compared for file in older),
         run=chosen_run.run,
         restart=chosen_run.restart,
-        restarts=restarts,
+        restarts={
+            attempt: sorted({(files[i].rank or 0, files[i].is_oom or bool(files[i].packed.digest.ooms)) for i in those})
+            for attempt, those in chosen_run.others.items()
+        },
     )
 
 
-def _moment(
-    one: Packed | None, step: int | None, is_oom: bool, rank: int | None, path: str
-) -> tuple[int | None, int | None, bool, str]:
-    assert one is not None
-    digest = one.digest
-    return rank, digest.step if digest.step is not None else step, is_oom or digest.reason == "oom", path
+def _facts(paths: Sequence[str], made: Sequence[Made], rank_pattern: str | None) -> list[NameFacts]:
+    """From the names that digests have of their snapshots, then from those of the digests."""
+    names = [
+        one.packed.digest.source if one.packed and one.packed.digest.source and is_digest(path) else path
+        for path, one in zip(paths, made, strict=True)
+    ]
+    facts = facts_of_names(names, rank_pattern)
+    if names == list(paths) or all(fact.rank is not None for fact in facts):
+        return facts
+    own = facts_of_names(paths, rank_pattern)
+    return [own[i] if fact.rank is None else fact for i, fact in enumerate(facts)]
+
+
+def _rank_files(
+    paths: Sequence[str], made: Sequence[Made], facts: Sequence[NameFacts], *, is_by_pattern: bool
+) -> list[_RankFile]:
+    """The readable files. Ranks are as recorded, but for a pattern, and where all state the same one and names differ:
+    processes started by hand can all have RANK=0.
+    """
+    read = [
+        (path, one.packed, fact) for path, one, fact in zip(paths, made, facts, strict=True) if one.packed is not None
+    ]
+    recorded = [packed.digest.rank for _, packed, _ in read if packed.digest.rank is not None]
+    named = {fact.rank for *_, fact in read}
+    is_by_name = is_by_pattern or (
+        len(set(recorded)) == 1 < len(recorded) and None not in named and len(named) == len(read)
+    )
+    files = []
+    for path, packed, fact in read:
+        digest = packed.digest
+        is_recorded = digest.rank is not None and not is_by_name
+        files.append(
+            _RankFile(
+                path,
+                packed,
+                digest.rank if is_recorded else fact.rank,
+                "recording" if is_recorded else "file name",
+                digest.step if digest.step is not None else fact.step,
+                fact.oom or digest.reason == "oom",
+            )
+        )
+    return files
+
+
+def _numbered(files: Sequence[_RankFile], taken: Sequence[int | None]) -> list[Row]:
+    """A row for each file, by rank. Files without a known rank get numbers that are not taken, in order of names."""
+    used = set(taken)
+    free = (number for number in itertools.count() if number not in used)
+    in_order = sorted(files, key=lambda file: natural_key(file.path))
+    rows = [
+        Row(next(free), "order", file.path, file.packed)
+        if file.rank is None
+        else Row(file.rank, file.rank_source, file.path, file.packed)
+        for file in in_order
+    ]
+    return sorted(rows, key=lambda row: row.rank)
 
 
 def _clock(job: Job) -> Clock:

@@ -73,11 +73,11 @@ class Chosen:
     others: dict[int, list[int]] = field(default_factory=dict)
 
 
-def find_runs(digests: Sequence[Digest | None], ranks: Sequence[int | None]) -> list[Run]:
-    """The runs of the files that state one, by start. ``ranks``: of the files."""
+def find_runs(digests: Sequence[Digest], ranks: Sequence[int | None]) -> list[Run]:
+    """The runs of the files that state one, by start. ``digests``, ``ranks``: of the files."""
     parts: dict[str, Run] = {}
     for index, (digest, rank) in enumerate(zip(digests, ranks, strict=True)):
-        if digest is None or not digest.run.id:
+        if not digest.run.id:
             continue
         stated = digest.run
         start = stated.start_us or stated.end_us or 0
@@ -103,7 +103,7 @@ def find_runs(digests: Sequence[Digest | None], ranks: Sequence[int | None]) -> 
     return runs
 
 
-def choose_run(digests: Sequence[Digest | None], ranks: Sequence[int | None], wanted: str | None = None) -> Chosen:
+def choose_run(digests: Sequence[Digest], ranks: Sequence[int | None], wanted: str | None = None) -> Chosen:
     """The files to compare: all that state no run, and those of one run in its last attempt.
 
     ``wanted``: the beginning of a run's id, or ``last``; with ``:0`` its attempt before the first restart. Raises
@@ -111,7 +111,6 @@ def choose_run(digests: Sequence[Digest | None], ranks: Sequence[int | None], wa
     """
     runs = find_runs(digests, ranks)
     stated = {index for run in runs for index in run.files}
-    rest = [index for index in range(len(digests)) if index not in stated]
     if wanted is None and len(runs) > 1:
         raise SnapshotError(
             f"these files are of {len(runs)} runs, and a job is one; choose it with --run: {_listed(runs)}"
@@ -121,16 +120,13 @@ def choose_run(digests: Sequence[Digest | None], ranks: Sequence[int | None], wa
     if wanted is not None and len(fitting) != 1:
         known = f"there are {_listed(runs)}" if runs else "no file states its run"
         raise SnapshotError(f"--run {wanted}: not one run of these files; {known}")
+    rest = [index for index in range(len(digests)) if index not in stated] if wanted is None else []
     if not runs:
         return Chosen(rest)
     run = fitting[0]
-    if wanted is not None:
-        rest = [index for index in rest if digests[index] is None]
     attempts: defaultdict[int, list[int]] = defaultdict(list)
     for index in sorted(run.files):
-        digest = digests[index]
-        assert digest is not None
-        attempts[digest.run.restart].append(index)
+        attempts[digests[index].run.restart].append(index)
     if attempt and (not attempt.isdecimal() or int(attempt) not in attempts):
         raise SnapshotError(f"--run {wanted}: the run has the attempts {', '.join(map(str, sorted(attempts)))}")
     restart = int(attempt) if attempt else max(attempts)

@@ -8,20 +8,19 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from snapreport.jobs.document import Detail, shown_sources
+from snapreport.jobs.headline import headline
 from snapreport.jobs.heat_picture import HeatPicture
-from snapreport.jobs.rank_text import JobSentence, ranks_text
+from snapreport.jobs.rank_findings import MergedFinding, merged_findings, where_found
+from snapreport.jobs.rank_text import JobSentence, place, ranks_text
 from snapreport.jobs.reduce import Job
 from snapreport.jobs.sentences import (
     group_name,
-    headline,
     holds,
-    merged_findings,
     outlier_sentence,
-    place,
-    where_found,
 )
 from snapreport.number_format import bytes_text, count_text, device_name, plural, upper_first
 from snapreport.report.summary import HeadlineSentence, Summary
+from snapreport.sentence import rank_part, sentence
 
 MOST_ROWS, MOST_FINDINGS = 64, 12
 
@@ -95,7 +94,7 @@ def job_tables(job: Job, note: str = "") -> JobTables:
             for outlier in job.outliers
         ],
         findings=[
-            (merged.finding.severity, where_found(job, merged), merged.finding.title)
+            (merged.finding.severity, _where(job, merged), merged.finding.title)
             for merged in merged_findings(job)[:MOST_FINDINGS]
         ],
         failed=[
@@ -119,3 +118,10 @@ def _rank(job: Job, row: int) -> list[str]:
         count_text(len(digest.ooms)) if digest.ooms else "",
         " ".join(digest.gaps[:1]),
     ]
+
+
+def _where(job: Job, merged: MergedFinding) -> str:
+    where = where_found(job, merged)
+    if merged.row is None or len(merged.rows) == 1:
+        return where
+    return sentence("{where}; the numbers are those of {}", rank_part(job.ranks[merged.row]), where=where)

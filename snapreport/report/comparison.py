@@ -117,7 +117,10 @@ class Comparison:
                 where = code_part(top["name"]) if top["name"] else "allocations without a stack trace"
                 text = sentence("{} {} of it in {}.", text, signed(top["delta"]), where)
             lines.append(text)
-        return lines
+        return lines + [
+            sentence("{} was moved or renamed to {}.", *map(code_part, names))
+            for names in sorted(result.matching.renamed.items())
+        ]
 
     @property
     def _growth(self) -> list[str]:

@@ -59,11 +59,12 @@ def programs() -> dict[str, Program]:
     found = {f"period_{n}": Program(steps=max(12, 5 * n), every=n, end=ENDS[n % 8]) for n in range(1, 11)}
     found |= {f"four_growths_{n}": Program(steps=4 * n, every=n, end=ENDS[(n + 3) % 8]) for n in (1, 2, 3, 5, 8)}
     found |= {f"three_growths_{n}": Program(steps=3 * n, every=n, end="freed") for n in (2, 4)}
-    found |= {f"once_{n}": Program(steps=n, every=n, end="alive") for n in (6, 8)}
+    found |= {f"once_{n}": Program(steps=n, every=n, end="alive") for n in (6, 8, 12)}
     found |= {f"ends_{end}": Program(steps=10, where="inner" if end == "return" else "outer", end=end) for end in ENDS}
     found |= {f"healthy_{end}": Program(steps=10, every=0, end=end) for end in ENDS}
     found |= {f"ring_{n}": Program(steps=30, most=n, end=ENDS[n % 8]) for n in (1, 2, 4, 8)}
     found |= {f"cache_{n}": Program(steps=24, most=n, full="stop", end=ENDS[n % 8]) for n in (2, 3, 5, 8)}
+    found |= {f"made_once_{n}": Program(steps=12, every=n, most=1, full="stop", end=ENDS[n % 8]) for n in (3, 6, 9)}
     found |= {f"epochs_{n}": Program(steps=3 * n, most=n, full="all", end="freed") for n in (5, 10)}
     found |= {f"micro_{n}": Program(steps=10, micro=n, end="freed") for n in (2, 4)}
     found |= {f"micro_{n}_healthy": Program(steps=10, every=0, micro=n, end="freed") for n in (2, 4)}

@@ -1,4 +1,4 @@
-"""What grew between two digests, by function and file: lines move with every refactoring, functions seldom."""
+"""What changed between two digests, by function and file: lines move with every refactoring, functions seldom."""
 
 from __future__ import annotations
 
@@ -18,6 +18,11 @@ def bytes_by_place(digest: Digest) -> dict[Place, int]:
     for stack in digest.stacks:
         held[stack.function, shown_file(stack.file)] += stack.bytes
     return {place: size for place, size in held.items() if size}
+
+
+def place_name(place: Place) -> str:
+    """``forward model/attention.py``."""
+    return " ".join(filter(None, place)) or "allocations without a stack trace"
 
 
 def growth(before: Digest, after: Digest) -> list[tuple[Place, int]]:

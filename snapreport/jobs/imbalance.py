@@ -1,0 +1,68 @@
+"""How uneven the peaks of a job's ranks are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from snapreport.jobs.reduce import Job
+from snapreport.number_format import share_text
+from snapreport.sentence import bytes_part, rank_part, sentence
+
+MIN_IMBALANCE = 0.03
+"""Share of the worst rank's peak below which peaks count as even."""
+
+
+@dataclass(frozen=True)
+class Imbalance:
+    """worst: the row with the largest peak, ``worst_bytes``; median of all. share: how far the median is below the
+    worst peak, as a share of it. unused: bytes that the other ranks together could use until they are as high.
+    """
+
+    worst: int
+    worst_bytes: int
+    median_bytes: int
+    share: float
+    unused: int
+    sentence: str
+
+
+def imbalance_of(job: Job) -> Imbalance:
+    """How uneven the ranks' peaks are, and the cost: a job needs as much memory as its worst rank."""
+    peaks = job.peaks
+    worst = int(np.argmax(peaks))
+    # Ranks that recorded nothing, such as those without a device, have no known headroom.
+    peaks = peaks[peaks > 0] if peaks.any() else peaks
+    high, median = int(peaks[worst]), int(np.median(peaks))
+    share, unused = (high - median) / max(high, 1), int((high - peaks).sum())
+    name = rank_part(job.ranks[worst], "Rank {}")
+    if len(peaks) < 2 or share < MIN_IMBALANCE:
+        low = int(peaks.min())
+        within = sentence("within {} of", share_text(high - low, high)) if low < high else "at"
+        all_ranks = "Both" if len(peaks) == 2 else sentence("All {}", len(peaks))
+        text: str = sentence(
+            "{all_ranks} ranks peak {within} {}.", bytes_part(high), all_ranks=all_ranks, within=within
+        )
+        if not high:
+            text = "No rank recorded an allocation."
+        elif len(peaks) < 2:
+            text = sentence("{name} peaks at {} allocated.", bytes_part(high), name=name)
+        elif (high - int(peaks.min())) / max(high, 1) >= MIN_IMBALANCE:
+            text = sentence(
+                "{name} has the highest peak, {}; the median rank peaks at {}.",
+                bytes_part(high),
+                bytes_part(median),
+                name=name,
+            )
+        return Imbalance(worst, high, median, share, unused, text)
+    text = sentence(
+        "{name} determines the memory that the job needs: it peaks at {}, the median rank at {}. The other ranks "
+        "leave {} of headroom unused, {} each on average.",
+        bytes_part(high),
+        bytes_part(median),
+        bytes_part(unused),
+        bytes_part(unused // max(len(peaks) - 1, 1)),
+        name=name,
+    )
+    return Imbalance(worst, high, median, share, unused, text)

@@ -328,6 +328,24 @@ def test_a_pipeline_with_a_slope_is_one_group_between_its_ends(tmp_path: Path) -
     assert job.groups[1].slope is not None and job.groups[1].slope < 0
 
 
+@pytest.mark.parametrize("more", [0, 1])
+@pytest.mark.parametrize("stages", [4, 6])
+def test_the_embedding_and_the_head_of_a_short_pipeline_are_no_outliers(stages: int, more: int) -> None:
+    """Stages of five equal layers, the second with one more: it is found where three others show what is usual."""
+    layer, embedding, head = np.array([[40e6, 20e6, 0, 0], [0, 0, 11e6, 0], [0, 0, 0, 25e6]])
+    layers = np.full(stages, 5)
+    layers[1] += more
+    stacks = layers[:, None] * layer[None, :]
+    stacks[0] += embedding
+    stacks[-1] += head
+    totals = stacks.sum(axis=1)
+    groups = find_groups(stacks, totals, totals - stacks[:, 1])
+    found = [outlier.row for outlier in find_outliers(groups, stacks, totals)]
+    assert found == ([1] if stages == 6 and more else [])
+    ends = [group.rows for group in groups if group.kind == "end"]
+    assert [0] in ends and [stages - 1] in ends
+
+
 def test_vectors_of_chance_give_no_outliers() -> None:
     """Normal and lognormal noise of many widths and sizes: at most one claim in a hundred jobs."""
     rng = np.random.default_rng(7)

@@ -11,6 +11,8 @@ from cli import in_process
 
 import snapreport
 from snapreport import samples
+from snapreport.jobs.rank_findings import merged_findings, where_found
+from snapreport.number_format import bytes_text
 
 SMALL = {"hidden": 256, "layers": 2, "steps": 3, "micro_batches": 2, "operations": 4, "vocabulary": 4000}
 
@@ -112,6 +114,29 @@ def test_the_evidence_of_an_imbalance_is_about_the_highest_rank(tmp_path: Path) 
     assert code == 1 and imbalance["message"].startswith("rank 0: ")
     assert imbalance["evidence"] and all(" more in " in line and "rank 5" not in line for line in imbalance["evidence"])
     assert calm["passed"] and calm["file"] == str(made), "no single rank's file"
+
+
+def test_what_most_ranks_have_is_described_by_a_typical_one(digests: Path) -> None:
+    """Not by the rank that leaks, which is named as the one with most."""
+    made = snapreport.job(digests, jobs=1)
+    merged = {one.finding.kind: one for one in merged_findings(made)}
+    common = merged["live_at_end"]
+    assert common.rows == list(range(8))
+    sizes = sorted(
+        finding.bytes for row in made.rows for finding in row.packed.read().findings if finding.kind == "live_at_end"
+    )
+    assert common.finding.bytes in (sizes[3], sizes[4]) and common.row != 3
+    assert common.most == (3, sizes[-1])
+    assert where_found(made, common) == f"on all 8 ranks, most on rank 3: {bytes_text(sizes[-1])}"
+
+
+@pytest.mark.parametrize(("steps", "code"), [(2, 2), (9, 0)])
+def test_too_few_steps_decide_nothing_of_a_leak(steps: int, code: int, tmp_path: Path) -> None:
+    samples.write_job(tmp_path / "job", "data", ranks=2, **{**SMALL, "steps": steps, "micro_batches": 1})
+    found, document = checked(digested(tmp_path / "job", tmp_path / "digests"), "--fail-on", "leak")
+    (check,) = document["checks"]
+    assert found == code and check["message"] == "no leak on 2 ranks"
+    assert ("record at least four. (on all 2 ranks)" in (check["unknown"] or "")) == (code == 2)
 
 
 def test_bad_usage(folder: Path) -> None:

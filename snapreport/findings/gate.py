@@ -6,8 +6,8 @@ to show it; else the result is unknown.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 import polars as pl
@@ -17,7 +17,7 @@ from snapreport.allocator.whatif import WhatIf
 from snapreport.contracts.check import Check
 from snapreport.errors import SnapshotError
 from snapreport.findings.comparable import in_order, paired_devices
-from snapreport.findings.diff import DeviceDiff, SnapshotDiff, diff
+from snapreport.findings.diff import DeviceDiff, diff
 from snapreport.findings.gate_rules import GrowthRule, Rules
 from snapreport.findings.live_at_end import leaks_of
 from snapreport.findings.model import Finding
@@ -51,13 +51,11 @@ def check(snapshot: Snapshot, rules: Rules, baseline: Snapshot | None = None) ->
     timelines = [timeline for device in snapshot.devices if _has_data(timeline := snapshot.timeline(device))]
     if not timelines:
         raise SnapshotError(f"{snapshot.recording.path}: no events and no memory on any device: nothing to check")
-    checks: list[Check] = []
-    for timeline in timelines:
-        allocated, reserved, _ = _peaks(timeline)
-        if rules.max_peak is not None:
-            checks.append(_at_most(snapshot, timeline, "max-peak", "allocated", allocated, rules.max_peak))
-        if rules.max_reserved is not None:
-            checks.append(_at_most(snapshot, timeline, "max-reserved", "reserved", reserved, rules.max_reserved))
+    checks = [
+        limit_check(_subject(snapshot, timeline, what), rule, what, limit)
+        for timeline in timelines
+        for rule, what, limit in rules.limits
+    ]
     if rules.fits is not None:
         checks += [_fits(snapshot, timeline, rules.fits) for timeline in timelines if timeline.kind == "cuda"]
     for rule in rules.growths:
@@ -72,6 +70,73 @@ def check(snapshot: Snapshot, rules: Rules, baseline: Snapshot | None = None) ->
     return checks
 
 
+@dataclass(frozen=True)
+class Subject:
+    """What has the peak that a limit is tried on: a device of a snapshot, or a rank of a job.
+
+    ``name``: in messages; ``file``, ``device``: of the result. ``peak``: bytes of what is limited. ``unknown``: why the
+    recording cannot show that a limit holds, "" where it can. ``largest``: evidence where it does not hold.
+    """
+
+    name: str
+    file: str
+    device: str
+    peak: int
+    unknown: str
+    largest: Callable[[], list[str]]
+
+
+def limit_check(subject: Subject, rule: str, what: str, limit: int) -> Check:
+    """Whether a peak is at most ``limit`` bytes."""
+    passed = subject.peak <= limit
+    message = sentence(
+        "{name}: peak {what} {}, {compared} the limit of {}",
+        bytes_part(subject.peak),
+        bytes_part(limit),
+        name=subject.name,
+        what=what,
+        compared="within" if passed else sentence("{} over", bytes_part(subject.peak - limit)),
+    )
+    return subject_check(subject, rule, message, limit, subject.largest)
+
+
+def growth_check(subject: Subject, before: Subject, rule: GrowthRule, grown: Callable[[], list[str]]) -> Check:
+    """Whether a peak has grown by no more than ``rule`` allows. ``grown``: evidence where it has."""
+    change, earlier = subject.peak - before.peak, bytes_part(before.peak)
+    compared = sentence("{} {} than", bytes_part(abs(change)), "more" if change > 0 else "less")
+    message = sentence(
+        "{name}: peak {what} {}, {compared} the baseline's {earlier}; {growth} more is allowed",
+        bytes_part(subject.peak),
+        name=subject.name,
+        what=rule.what,
+        compared=compared if change else "the same as",
+        earlier=earlier if before.name == subject.name else sentence("{} ({})", earlier, before.name),
+        growth=str(rule.growth),
+    )
+    return subject_check(subject, rule.name, message, rule.growth.limit(before.peak), grown)
+
+
+def subject_check(
+    subject: Subject, rule: str, message: str, limit: int, evidence: Callable[[], list[str]] = list
+) -> Check:
+    """The result for a subject whose peak has to be within ``limit``."""
+    passed = subject.peak <= limit
+    unknown = subject.unknown if passed else ""
+    lines = [] if passed else evidence()
+    return Check(
+        rule, subject.file, subject.device, passed and not unknown, message, subject.peak, limit, lines, unknown
+    )
+
+
+def _subject(snapshot: Snapshot, timeline: DeviceTimeline, what: str) -> Subject:
+    """``what``: "allocated" or "reserved"."""
+    allocated, reserved, is_counted = _peaks(timeline)
+    name = device_name(timeline.kind, timeline.device)
+    unknown = "" if is_counted else missing_history(snapshot, timeline, earlier=True)
+    peak = reserved if what == "reserved" else allocated
+    return Subject(name, snapshot.recording.name, name, peak, unknown, lambda: _top(snapshot, timeline))
+
+
 def _peaks(timeline: DeviceTimeline) -> tuple[int, int, bool]:
     """The highest allocated and reserved bytes, and whether the recorder noted them, where events are missing."""
     recorded = recorded_peaks(timeline) if timeline.recording_gaps else None
@@ -84,24 +149,6 @@ def _has_data(timeline: DeviceTimeline) -> bool:
     return bool(
         len(timeline.events) or len(timeline.allocations) or len(timeline.recording.devices[timeline.device].segments)
     )
-
-
-def _at_most(snapshot: Snapshot, timeline: DeviceTimeline, rule: str, what: str, value: int, limit: int) -> Check:
-    name = device_name(timeline.kind, timeline.device)
-    passed = value <= limit
-    compared = "within" if passed else sentence("{} over", bytes_part(value - limit))
-    message = sentence(
-        "{name}: peak {what} {}, {compared} the limit of {}",
-        bytes_part(value),
-        bytes_part(limit),
-        name=name,
-        what=what,
-        compared=compared,
-    )
-    is_counted = _peaks(timeline)[2]
-    unknown = missing_history(snapshot, timeline, earlier=True) if passed and not is_counted else ""
-    evidence = [] if passed else _top(snapshot, timeline)
-    return Check(rule, snapshot.recording.name, name, passed and not unknown, message, value, limit, evidence, unknown)
 
 
 def missing_history(snapshot: Snapshot, timeline: DeviceTimeline, *, earlier: bool = False) -> str:
@@ -182,56 +229,31 @@ def _top(snapshot: Snapshot, timeline: DeviceTimeline) -> list[str]:
 
 def _growth(snapshot: Snapshot, baseline: Snapshot, rule: GrowthRule) -> list[Check]:
     compared = diff(baseline, snapshot)
-    checks = []
-    for device in compared.devices:
-        before, after = _peak(device.before, rule), _peak(device.after, rule)
-        name, limit = device_name(device.after.kind, device.after.device), rule.growth.limit(before)
-        passed = after <= limit
-        change = sentence("{} {}", bytes_part(abs(after - before)), "more" if after >= before else "less")
-        message = sentence(
-            "{name}: peak {what} {}, {change} than the baseline's {}; {growth} more is allowed",
-            bytes_part(after),
-            bytes_part(before),
-            name=name,
-            change=change,
-            growth=str(rule.growth),
-            what=rule.what,
+    checks = [
+        growth_check(
+            _subject(snapshot, device.after, rule.what),
+            _subject(baseline, device.before, rule.what),
+            rule,
+            partial(_grown, device),
         )
-        evidence = [] if passed else _grown(device)
-        is_counted = _peaks(device.after)[2]
-        unknown = missing_history(snapshot, device.after, earlier=True) if passed and not is_counted else ""
-        sure = passed and not unknown
-        file = snapshot.recording.name
-        checks.append(Check(rule.name, file, name, sure, message, after, limit, evidence, unknown))
+        for device in compared.devices
+    ]
     if not checks:
         raise SnapshotError(
             f"{baseline.recording.path}: the baseline has no device in common with {snapshot.recording.path}"
         )
-    return checks + _alone(snapshot, baseline, compared, rule)
-
-
-def _peak(timeline: DeviceTimeline, rule: GrowthRule) -> int:
-    allocated, reserved, _ = _peaks(timeline)
-    return reserved if rule.what == "reserved" else allocated
-
-
-def _alone(snapshot: Snapshot, baseline: Snapshot, compared: SnapshotDiff, rule: GrowthRule) -> list[Check]:
-    """Devices of one side alone: a new one has grown from 0, a missing one has not grown."""
-    checks, file = [], snapshot.recording.name
-    for device in compared.only_after:
-        timeline = snapshot.timeline(device)
-        name, peak, limit = device_name(timeline.kind, device), _peak(timeline, rule), rule.growth.limit(0)
-        message = sentence(
-            "{name}: peak {what} {}, and the baseline has no such device", bytes_part(peak), name=name, what=rule.what
-        )
-        passed = peak <= limit
-        evidence = [] if passed else _top(snapshot, timeline)
-        checks.append(Check(rule.name, file, name, passed, message, peak, limit, evidence))
-    for device in compared.only_before:
-        timeline = baseline.timeline(device)
-        name, before = device_name(timeline.kind, device), _peak(timeline, rule)
-        message = sentence("{name}: not in this snapshot; the baseline's peak was {}", bytes_part(before), name=name)
-        checks.append(Check(rule.name, file, name, True, message, 0, rule.growth.limit(before)))
+    # Devices of one side alone: a new one has grown from 0, a missing one has not grown.
+    for number in compared.only_after:
+        subject = _subject(snapshot, snapshot.timeline(number), rule.what)
+        text = "{}: peak {what} {}, and the baseline has no such device"
+        message = sentence(text, subject.name, bytes_part(subject.peak), what=rule.what)
+        checks.append(subject_check(subject, rule.name, message, rule.growth.limit(0), subject.largest))
+    for number in compared.only_before:
+        before = _subject(baseline, baseline.timeline(number), rule.what)
+        text = "{}: not in this snapshot; the baseline's peak was {}"
+        absent = replace(before, file=snapshot.recording.name, peak=0, unknown="")
+        message = sentence(text, before.name, bytes_part(before.peak))
+        checks.append(subject_check(absent, rule.name, message, rule.growth.limit(before.peak)))
     return checks
 
 

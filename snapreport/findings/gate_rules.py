@@ -48,6 +48,12 @@ class Rules:
     max_reserved_growth: Growth | None = None
 
     @property
+    def limits(self) -> list[tuple[str, str, int]]:
+        """The limits of peaks: rule, "allocated" or "reserved", bytes."""
+        rules = (("max-peak", "allocated", self.max_peak), ("max-reserved", "reserved", self.max_reserved))
+        return [(rule, what, limit) for rule, what, limit in rules if limit is not None]
+
+    @property
     def growths(self) -> list[GrowthRule]:
         """The rules that need a baseline."""
         rules = (
@@ -57,6 +63,4 @@ class Rules:
         return [GrowthRule(name, what, growth) for name, what, growth in rules if growth is not None]
 
     def __bool__(self) -> bool:
-        return bool(self.fail_on) or any(
-            rule is not None for rule in (self.max_peak, self.max_reserved, self.fits, *self.growths)
-        )
+        return bool(self.fail_on or self.limits or self.growths) or self.fits is not None

@@ -9,6 +9,7 @@ import polars as pl
 
 from snapreport.findings.attention_scores import largest_scores
 from snapreport.findings.live import by_category, is_live_at, live_at, names_of
+from snapreport.findings.live_at_end import leaks_of
 from snapreport.findings.run import findings
 from snapreport.jobs.curves import POINTS, Curve, event_curve, step_curve, time_curve
 from snapreport.jobs.digest_format import MOST_BYTES, pack, unpack
@@ -33,6 +34,7 @@ from snapreport.sentence import Part, Sentence, parts_of
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.own_code import frame_line, own_code, stack_names
+from snapreport.timeline.recorded_totals import recorded_peaks
 from snapreport.version import __version__
 
 SHARE = 0.99
@@ -96,6 +98,7 @@ def digest_of(
     device = rank_device(snapshot)
     timeline = snapshot.timeline(device)
     event = timeline.peak_event
+    counted = recorded_peaks(timeline) if timeline.recording_gaps else None
     at_peak = by_category(live_at(timeline.allocations, event))
     return Digest(
         **common,
@@ -112,6 +115,8 @@ def digest_of(
         stackless=timeline.peak_stackless_bytes,
         peak_allocated=timeline.peak_bytes,
         peak_reserved=max(0, int(timeline.reserved.max())),
+        counted_allocated=counted.allocated if counted else None,
+        counted_reserved=counted.reserved if counted else None,
         peak_event=event,
         peak_step=_step_at(timeline, event),
         peak_us=_time_at(timeline, event),
@@ -129,6 +134,7 @@ def digest_of(
         **_stacks(snapshot, timeline, stacks, frames),
         scores=largest_scores(snapshot, timeline),
         findings=tuple(_findings(snapshot, device)),
+        leak_unknown=str(verdict.reason) if (verdict := leaks_of(snapshot, timeline)[1]).status == "unknown" else "",
     )
 
 

@@ -137,7 +137,9 @@ class Digest(Struct, frozen=True, eq=False, kw_only=True, tag_field="schema", ta
     are then empty. outside: bytes of the device used by anything but PyTorch's allocator. gaps: evidence that the
     recording is incomplete. stackless: bytes at the peak without a stack trace. stacks: those with most at the peak,
     then those with most at another moment. rest: bytes at the peak in stacks that are not listed. scores: bytes of
-    the largest matrix of attention scores. step_ends: µs at which the first steps ended.
+    the largest matrix of attention scores. step_ends: µs at which the first steps ended. counted_allocated,
+    counted_reserved: peaks of PyTorch's own statistics, noted by the recorder, where the trace has lost events.
+    leak_unknown: why the recording cannot show whether the rank leaks, "" where it can.
     """
 
     snapreport: Word
@@ -166,6 +168,8 @@ class Digest(Struct, frozen=True, eq=False, kw_only=True, tag_field="schema", ta
     stackless: Size = 0
     peak_allocated: Size = 0
     peak_reserved: Size = 0
+    counted_allocated: Size | None = None
+    counted_reserved: Size | None = None
     peak_event: EventNumber = -1
     peak_step: Int64 | None = None
     peak_us: Int64 | None = None
@@ -180,6 +184,7 @@ class Digest(Struct, frozen=True, eq=False, kw_only=True, tag_field="schema", ta
     rest: Size = 0
     scores: Size = 0
     findings: Annotated[tuple[DigestFinding, ...], Meta(max_length=50)] = ()
+    leak_unknown: Line = ""
 
 
 def plain_digest(digest: Digest) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from snapreport import progress
 from snapreport.contracts.check import Check
 from snapreport.errors import SnapshotError
-from snapreport.findings.gate import check
+from snapreport.findings.gate import EVIDENCE_ROWS, Subject, check, growth_check, limit_check
 from snapreport.findings.gate_rules import FAILING_KINDS, GrowthRule, Rules
 from snapreport.jobs.job_diff import row_changes
 from snapreport.jobs.rank_names import is_digest
@@ -23,8 +23,6 @@ from snapreport.number_format import device_name, plural, share_text
 from snapreport.sentence import bytes_part, code_part, rank_part, sentence
 from snapreport.snapshot import load
 
-EVIDENCE_ROWS = 5
-
 
 def check_job(job: Job, rules: Rules, max_imbalance: float | None = None, baseline: Job | None = None) -> list[Check]:
     """Check every rule on a job. ``max_imbalance``: how far the highest peak may be above the median of all ranks, as a
@@ -33,12 +31,7 @@ def check_job(job: Job, rules: Rules, max_imbalance: float | None = None, baseli
     A job with missing or unreadable ranks passes no rule: the worst rank may be one of them. Raises
     :class:`SnapshotError` if growth is limited and there is no baseline.
     """
-    checks = []
-    if rules.max_peak is not None:
-        checks.append(_at_most(job, "max-peak", "allocated", job.peaks.tolist(), rules.max_peak))
-    if rules.max_reserved is not None:
-        reserved = [digest.peak_reserved for digest in job.digests]
-        checks.append(_at_most(job, "max-reserved", "reserved", reserved, rules.max_reserved))
+    checks = [limit_check(_worst(job, what)[1], rule, what, limit) for rule, what, limit in rules.limits]
     if rules.fits is not None:
         checks.append(_fits(job, rules.fits))
     for rule in rules.growths:
@@ -50,19 +43,22 @@ def check_job(job: Job, rules: Rules, max_imbalance: float | None = None, baseli
     return checks + [_findings(job, kind) for kind in rules.fail_on]
 
 
-def _at_most(job: Job, rule: str, what: str, values: Sequence[int], limit: int) -> Check:
-    row = int(np.argmax(values))
-    value = values[row]
-    compared = "within" if value <= limit else sentence("{} over", bytes_part(value - limit))
-    text = sentence(
-        "{}: peak {what} {}, {compared} the limit of {}",
-        rank_part(job.ranks[row]),
-        bytes_part(value),
-        bytes_part(limit),
-        what=what,
-        compared=compared,
-    )
-    return _result(job, row, rule, value <= limit, text, value, limit, [] if value <= limit else _largest(job, row))
+def _worst(job: Job, what: str) -> tuple[int, Subject]:
+    """The row that has most, "allocated" or "reserved", and what limits are tried on. Where a trace has lost events,
+    the recorder's own totals count.
+    """
+    counted = [d.counted_reserved if what == "reserved" else d.counted_allocated for d in job.digests]
+    traced = [d.peak_reserved if what == "reserved" else d.peak_allocated for d in job.digests]
+    peaks = [one if one is not None else other for one, other in zip(counted, traced, strict=True)]
+    row = int(np.argmax(peaks))
+    incomplete = [row for row, one in enumerate(counted) if one is None and job.digests[row].gaps]
+    return row, _subject(job, row, peaks[row], _unknown(job, incomplete))
+
+
+def _subject(job: Job, row: int, peak: int, unknown: str) -> Subject:
+    digest = job.digests[row]
+    device = "none" if digest.device is None else device_name(digest.kind, digest.device)
+    return Subject(rank_part(job.ranks[row]), job.rows[row].path, device, peak, unknown, lambda: _largest(job, row))
 
 
 def _fits(job: Job, memory: int) -> Check:
@@ -115,33 +111,17 @@ def _fits_alone(job: Job, row: int, memory: int) -> Check:
 
 def _growth(job: Job, baseline: Job, rule: GrowthRule) -> Check:
     """The highest peak of any rank compared with the baseline's highest."""
-    peaks, earlier = _peaks(job, rule), _peaks(baseline, rule)
-    row, before_row = int(np.argmax(peaks)), int(np.argmax(earlier))
-    after, before, growth = peaks[row], earlier[before_row], rule.growth
-    limit = growth.limit(before)
-    change = sentence("{} {} than", bytes_part(abs(after - before)), "more" if after > before else "less")
-    text = sentence(
-        "{}: peak {what} {}, {} the baseline's highest, {}; {growth} more is allowed",
-        rank_part(job.ranks[row]),
-        bytes_part(after),
-        change if after != before else "the same as",
-        rank_part(baseline.ranks[before_row]),
-        growth=str(growth),
-        what=rule.what,
-    )
-    evidence: list[str] = []
-    if after > limit:
+    (row, subject), (before_row, before) = _worst(job, rule.what), _worst(baseline, rule.what)
+
+    def grown() -> list[str]:
         # Compare with the same rank if the baseline has it.
         same = np.flatnonzero(baseline.ranks == job.ranks[row])
         changes = row_changes(baseline, int(same[0]) if len(same) else before_row, job, row)
-        grown = [(name, size) for name, size in changes if size > 0][:EVIDENCE_ROWS]
-        evidence += [sentence("{} more in {name}", bytes_part(size), name=code_part(name)) for name, size in grown]
+        largest = [(name, size) for name, size in changes if size > 0][:EVIDENCE_ROWS]
+        return [sentence("{} more in {name}", bytes_part(size), name=code_part(name)) for name, size in largest]
+
     # A baseline that lacks its worst rank gives a lower limit: whatever passes would also pass with that rank.
-    return _result(job, row, rule.name, after <= limit, text, after, limit, evidence)
-
-
-def _peaks(job: Job, rule: GrowthRule) -> list[int]:
-    return [digest.peak_reserved for digest in job.digests] if rule.what == "reserved" else job.peaks.tolist()
+    return growth_check(subject, before, rule, grown)
 
 
 def _imbalance(job: Job, share: float) -> Check:
@@ -195,17 +175,22 @@ def _findings(job: Job, kind: str) -> Check:
     ]
     del evidence[EVIDENCE_ROWS:]
     result = _result(job, rows[0] if rows else 0, f"fail-on {kind}", not rows, text, len(rows), 0, evidence)
-    return result if rows else replace(result, file=_folder(job) or result.file)
+    if rows:
+        return result
+    result = replace(result, file=_folder(job) or result.file)
+    short = [row for row, digest in enumerate(job.digests) if digest.leak_unknown] if kind == "leak" else []
+    if not short or result.unknown:
+        return result
+    reason = sentence("{reason} ({})", on_ranks(job, short), reason=job.digests[short[0]].leak_unknown)
+    return replace(result, passed=False, unknown=reason)
 
 
 def _result(
     job: Job, row: int, rule: str, passed: bool, message: str, value: int, limit: int, evidence: list[str]
 ) -> Check:
-    digest = job.digests[row]
-    device = "none" if digest.device is None else device_name(digest.kind, digest.device)
-    unknown = _unknown(job) if passed else ""
-    file = job.rows[row].path
-    return Check(rule, file, device, passed and not unknown, message, value, limit, evidence, unknown)
+    subject = _subject(job, row, value, _unknown(job) if passed else "")
+    sure = passed and not subject.unknown
+    return Check(rule, subject.file, subject.device, sure, message, value, limit, evidence, subject.unknown)
 
 
 def _folder(job: Job) -> str:
@@ -215,11 +200,14 @@ def _folder(job: Job) -> str:
     return "/".join(shared)
 
 
-def _unknown(job: Job) -> str:
-    """Why the recordings cannot show that a rule holds; "" if they can."""
+def _unknown(job: Job, incomplete: Sequence[int] | None = None) -> str:
+    """Why the recordings cannot show that a rule holds; "" if they can. ``incomplete``: rows whose trace does not show
+    it, by default all of incomplete traces.
+    """
     if job.missing:
         return sentence("No file of {} could be read.", ranks_text(job.missing))
-    incomplete = [row for row, digest in enumerate(job.digests) if digest.gaps]
+    if incomplete is None:
+        incomplete = [row for row, digest in enumerate(job.digests) if digest.gaps]
     if incomplete:
         return sentence("{} ({})", job.digests[incomplete[0]].gaps[0], on_ranks(job, incomplete))
     return ""

@@ -105,8 +105,8 @@ def _out_of_memory(job: Job) -> JobSentence:
         return JobSentence(sentence("{began} failed at later steps.", began=began), rows)
     which = upper_first(ranks_text(sorted(job.ranks[rows].tolist())))
     same = step if len(set(steps)) == 1 else ""
-    text = "{which} ran out of memory{same}. Which failed first is unknown. {}"
-    return JobSentence(sentence(text, job.clock.sentence, which=which, same=same), rows)
+    said = "{which} ran out of memory{same}. Which failed first is unknown. {}"
+    return JobSentence(sentence(said, job.clock.sentence, which=which, same=same), rows)
 
 
 def _outliers(job: Job, described: set[int]) -> list[JobSentence]:
@@ -172,7 +172,8 @@ def _restarts(job: Job) -> list[str]:
 
 
 def _left_out(job: Job) -> list[str]:
-    undecided, found = job.undecided, []
+    found: list[str] = []
+    undecided = job.undecided
     if older := len(job.left_out) - undecided - sum(map(len, job.restarts.values())):
         are = "is" if older == 1 else "are"
         found.append(sentence("{} of these ranks {are} left out.", plural(older, "older snapshot"), are=are))

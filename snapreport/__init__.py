@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from snapreport.recorder.api import record
     from snapreport.report.build import write_report
     from snapreport.snapshot import Snapshot, load
+    from snapreport.trackers import log
 
 __all__ = [
     "QueryError",
@@ -29,6 +30,7 @@ __all__ = [
     "fit",
     "job",
     "load",
+    "log",
     "record",
     "write_job_report",
     "write_report",
@@ -44,6 +46,7 @@ _LAZY = {
     "job": "snapreport.jobs.build",
     "write_job_report": "snapreport.jobs.build",
     "load": "snapreport.snapshot",
+    "log": "snapreport.trackers",
     "load_ipython_extension": "snapreport.notebook",
     "record": "snapreport.recorder.api",
     "write_report": "snapreport.report.build",

@@ -46,7 +46,7 @@ FLOORS = [
     {"report"},
     {"jobs", "agents"},
     {"history"},
-    {"notebook", "pytest_plugin", "schemas"},
+    {"notebook", "pytest_plugin", "schemas", "trackers"},
     {"commands"},
     {"samples"},
     {"cli"},

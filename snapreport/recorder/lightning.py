@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from snapreport.recorder.api import record
@@ -15,11 +16,13 @@ except ImportError:
 class MemoryRecorder(Callback):  # type: ignore[misc]  # Lightning is not installed where types are checked
     """Records from before the model moves to the device until training ends; a step is an optimizer step.
 
-    The arguments are those of :func:`snapreport.record`. With Lightning, a batch that only accumulates gradients is no
-    step.
+    The arguments are those of :func:`snapreport.record`; ``log``: whether the report and its numbers go to the
+    trainer's loggers, in this process, when training ends (:func:`snapreport.log`). With Lightning, a batch that only
+    accumulates gradients is no step.
     """
 
-    def __init__(self, directory: str = "memory", **options: Any) -> None:
+    def __init__(self, directory: str = "memory", *, log: bool = False, **options: Any) -> None:
+        self._log = log
         self.recorder = record(directory, **options)
         self._steps = 0
 
@@ -37,3 +40,5 @@ class MemoryRecorder(Callback):  # type: ignore[misc]  # Lightning is not instal
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """After training, even if it failed."""
         self.recorder.stop()
+        if self._log:  # by name: what reads recordings is above the recorder
+            import_module("snapreport.trackers").log_last(self.recorder.files, trainer.loggers)

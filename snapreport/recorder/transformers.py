@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from transformers import TrainerCallback
@@ -12,10 +13,13 @@ from snapreport.recorder.api import record
 class MemoryRecorder(TrainerCallback):  # type: ignore[misc]  # transformers is not installed where types are checked
     """Records from its creation, so that parameters have stack traces, until training ends; a step is a Trainer step.
 
-    The arguments are those of :func:`snapreport.record`. Create it before the Trainer, which moves the model.
+    The arguments are those of :func:`snapreport.record`; ``log``: whether the report and its numbers go to the runs of
+    W&B, MLflow and ClearML that are active when training ends (:func:`snapreport.log`). Create it
+    before the Trainer, which moves the model.
     """
 
-    def __init__(self, directory: str = "memory", **options: Any) -> None:
+    def __init__(self, directory: str = "memory", *, log: bool = False, **options: Any) -> None:
+        self._log = log
         self.recorder = record(directory, **options).start()
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **inputs: Any) -> None:
@@ -30,3 +34,6 @@ class MemoryRecorder(TrainerCallback):  # type: ignore[misc]  # transformers is 
     def on_train_end(self, args: Any, state: Any, control: Any, **inputs: Any) -> None:
         """After training; if it failed, the out-of-memory snapshot is already written."""
         self.recorder.stop()
+        if self._log:  # by name: what reads recordings is above the recorder
+            trackers = import_module("snapreport.trackers")
+            trackers.log_last(self.recorder.files, trackers.running())

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
+import shutil
 import sqlite3
+import subprocess
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from itertools import pairwise
@@ -43,6 +46,23 @@ def exported(snap: Path, kind: str, path: Path, *options: str) -> Path:
 
 def curve_at(snapshot: snapreport.Snapshot, device: int, position: int) -> int:
     return int(snapshot.curve(device).filter(pl.col("position") == position)["allocated"][0])
+
+
+@pytest.mark.skipif(not shutil.which("go"), reason="pprof's own reader comes with Go: apt-get install golang-go")
+def test_pprof_itself_reads_its_format(snap: Path, snapshot: snapreport.Snapshot, tmp_path: Path) -> None:
+    path = exported(snap, "pprof", tmp_path / "heap.pb.gz")
+    read = subprocess.run(["go", "tool", "pprof", "-raw", str(path)], capture_output=True, text=True, check=True).stdout
+    head, _, samples = read.partition("Samples:\n")[2].partition("\n")
+    assert head.split() == [
+        "alloc_objects/count",
+        "alloc_space/bytes",
+        "inuse_objects/count",
+        "inuse_space/bytes[dflt]",
+    ]
+    rows = re.findall(r"^ +(\d+) +(\d+) +(\d+) +(\d+): [\d ]+$", samples.partition("Locations")[0], re.MULTILINE)
+    live = sum(snapshot.peak(device)["allocated"] for device in snapshot.devices)
+    assert sum(int(row[3]) for row in rows) == live
+    assert sum(int(row[0]) for row in rows) == sum(len(snapshot.allocations(device)) for device in snapshot.devices)
 
 
 class TestTables:

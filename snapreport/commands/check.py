@@ -171,6 +171,12 @@ class PercentType(click.ParamType):  # type: ignore[type-arg]  # generic in newe
 @colour_option
 @link_options
 @click.option("--junit", metavar="FILE", type=click.Path(), help="Write the result as JUnit XML.")
+@click.option("--chart", is_flag=True, help="With --summary-md: charts of memory, which GitHub and GitLab draw.")
+@click.option(
+    "--annotations",
+    is_flag=True,
+    help="Also print GitHub's workflow commands: errors and advice at the lines of the program.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON (schema snapreport-check/1).")
 @category_options
 @redact_options
@@ -195,6 +201,8 @@ def check(
     link: str,
     strip_prefix: tuple[str, ...],
     junit: str | None,
+    chart: bool,
+    annotations: bool,
     as_json: bool,
     rules: str | None,
     no_inference: bool,
@@ -216,12 +224,17 @@ def check(
         raise click.UsageError("--at and --to go together, with --fits")
     from snapreport.contracts import json_text
     from snapreport.findings.gate import check_all
+    from snapreport.report import review_output
     from snapreport.report.gate_output import check_document, check_junit, check_markdown, check_text, overall
     from snapreport.report.source_links import SourceLinks
 
     read = [*snaps, *([baseline] if baseline else [])]
     check_inputs([path for path in read if not path.startswith("@")])
     _refuse_outputs(summary_md, junit, as_json, read, force)
+    if chart and not summary_md:
+        raise click.UsageError("--chart goes with --summary-md")
+    if annotations and (as_json or "-" in (summary_md, junit)):
+        raise click.UsageError("--annotations are on standard output, too")
     if link and not summary_md:
         raise click.UsageError("--link goes with --summary-md")
     redaction = redaction_of(redact, redact_pattern, strip_prefix)
@@ -279,7 +292,8 @@ def check(
                 checks += check_history(kept, digest_of(snapshot, path), path)
     # Files first: a reader that closes the pipe must not prevent the job's summary.
     if summary_md:
-        _write(summary_md, check_markdown(checks, links.of_all([snapshot.recording for snapshot in snapshots])))
+        charts = review_output.memory_charts(snapshots) if chart else ""
+        _write(summary_md, check_markdown(checks, links.of_all([s.recording for s in snapshots]), charts))
         if link:
             report_unlinked(links, snapshots)
     if junit:
@@ -287,6 +301,9 @@ def check(
     if "-" not in (summary_md, junit):
         text = json_text(check_document(checks)) if as_json else check_text(checks)
         pipe_safe(lambda: echo(text))
+    if annotations:
+        commands = review_output.workflow_commands(checks, snapshots, Path.cwd())
+        pipe_safe(lambda: echo(lines(commands)))
     status = overall(checks)
     if status == "unknown":
         first = next(result for result in checks if result.unknown)

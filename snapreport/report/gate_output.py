@@ -51,15 +51,18 @@ def _reasons(check: Check) -> list[str]:
     return [line for line in (check.unknown, *check.evidence) if line and line not in check.message]
 
 
-def check_markdown(checks: Sequence[Check], links: Mapping[str, Mapping[str, str]] | None = None) -> str:
+def check_markdown(
+    checks: Sequence[Check], links: Mapping[str, Mapping[str, str]] | None = None, charts: str = ""
+) -> str:
     """A section for a job's summary page: a verdict, a row per check, and the reasons of those that did not pass.
-    ``links``: addresses of lines by their name, for each file.
+    ``links``: addresses of lines by their name, for each file; ``charts``: Markdown that follows the table.
     """
     links = links or {}
     lines = [f"## {_verdict(checks, 'memory check')}", "", "| | Rule | File | Result |", "|---|---|---|---|"]
     for check in checks:
         result = prose(check.message, links.get(check.file, {}))
         lines.append(f"| {_EMOJI[check.status]} | {code_cell(check.rule)} | {code_cell(check.file)} | {result} |")
+    lines += ["", charts] if charts else []
     for check in checks:
         if not check.passed and _reasons(check):
             lines += ["", f"**{escape(check.rule)}**, {escape(check.file)}, {escape(check.device)}:", ""]

@@ -50,7 +50,7 @@ def page_remedies(
             PageRemedy(
                 index[finding.device],
                 rule,
-                sentence("Fix the leak: {}", finding.title) if is_leak else finding.title,
+                sentence("Fix the leak: {}", finding.title.removeprefix("Leak: ")) if is_leak else finding.title,
                 str(finding.evidence.get("effort", "")),
                 page_query(saving["query"], stack_base),
                 saving["fraction"],

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 
 def stable_order(values: npt.NDArray[np.int64] | npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-    """What sorts ``values``; equal ones stay in order.
+    """Rows that sort ``values``; equal values keep their order.
 
     Addresses and sizes are multiples of a block size within some GiB, so a value and its row mostly fit one int64:
     sorting those takes a quarter of the time of sorting indirectly.

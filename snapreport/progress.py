@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 _BUFFER = 1 << 20
-_EVERY = 0.1  # seconds between two pictures of the line
-_AFTER = 0.4  # what is done by then needs none
+_REPAINT_SECONDS = 0.1  # seconds between two pictures of the line
+_DELAY_SECONDS = 0.4  # what is done by then needs none
 _terminal: TextIO | None = None
 
 
@@ -32,7 +32,7 @@ class Bar:
         self._label, self._total, self._unit, self._stream = label, total, unit, stream
         self._done = 0
         self._began = time.monotonic()
-        self._due = self._began + _AFTER
+        self._due = self._began + _DELAY_SECONDS
         self._painted = False
         self._lock = threading.Lock()
 
@@ -45,7 +45,7 @@ class Bar:
             now = time.monotonic()
             if now >= self._due:
                 self._paint(f"\r\x1b[K{self._line(now - self._began)}")
-                self._due, self._painted = now + _EVERY, True
+                self._due, self._painted = now + _REPAINT_SECONDS, True
 
     def rename(self, label: str) -> None:
         """What the line says from its next picture on. From any thread."""
@@ -87,7 +87,7 @@ class _Watched(io.RawIOBase):
 
     def readinto(self, buffer: WriteableBuffer) -> int:
         count: int = self._file.readinto(buffer)  # type: ignore[attr-defined]  # all binary files have it; BinaryIO's stub has not
-        supervision.read_on()
+        supervision.note_progress()
         self._bar.advance(count)
         return count
 

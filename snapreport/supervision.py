@@ -1,4 +1,4 @@
-"""A process beside the one that works, which ends it where nothing inside could: Linux only.
+"""A supervising process, which ends the working one where nothing inside could: Linux only.
 
 A pickle of 236 bytes can make the C unpickler hash for ever, with every thread of Python waiting and Ctrl-C unseen; a
 few kilobytes can ask for all memory of the machine. So the command line forks before it reads anything. The child does
@@ -49,8 +49,8 @@ _NAME, _TEMPORARY, _SIZE = _NUMBERS.size, _NUMBERS.size + _TEXT, _NUMBERS.size +
 _SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
 
 
-class _Board:
-    """What the child tells the parent, in memory that both have."""
+class _SharedPage:
+    """State of the child that the parent reads, in memory that both map."""
 
     def __init__(self) -> None:
         self._page = mmap.mmap(-1, _SIZE)
@@ -78,17 +78,17 @@ _HANGS = (
     "the pickle cannot be read in reasonable time: it holds values that multiply when they are compared",
     "a pattern takes too long to search one text: write it without repetitions inside repetitions",
 )
-_board: _Board | None = None
+_shared_page: _SharedPage | None = None
 _hang_seconds = 0.0  # of the clock, after which this process ends itself; 0: it does not
 _is_armed = False
 _armed_at = 0.0
-_nowhere: TextIO | None = None
+_devnull: TextIO | None = None
 
 
 def name_file(name: str) -> None:
     """Says which file an end of this process is to be explained with."""
-    if _board:
-        _board.set_text(_NAME, name.encode("utf-8", "replace"))
+    if _shared_page:
+        _shared_page.set_text(_NAME, name.encode("utf-8", "replace"))
 
 
 def end_when_hanging(seconds: float) -> None:
@@ -103,27 +103,27 @@ def end_when_hanging(seconds: float) -> None:
 def _set_watchdog() -> None:
     import faulthandler
 
-    global _nowhere, _armed_at
+    global _devnull, _armed_at
     _armed_at = time.monotonic()
-    _nowhere = _nowhere or open(os.devnull, "w", encoding="ascii")  # noqa: SIM115  # it is to stay open
-    faulthandler.dump_traceback_later(_hang_seconds, exit=True, file=_nowhere)
+    _devnull = _devnull or open(os.devnull, "w", encoding="ascii")  # noqa: SIM115  # it is to stay open
+    faulthandler.dump_traceback_later(_hang_seconds, exit=True, file=_devnull)
 
 
 @contextlib.contextmanager
 def unpickling() -> Iterator[None]:
-    """While inside, :func:`read_on` is called again and again, or the process hangs."""
+    """While inside, :func:`note_progress` is called again and again, or the process hangs."""
     if _hang_seconds:
         with _armed():
             yield
         return
-    if not _board:
+    if not _shared_page:
         yield
         return
-    _board.set_number(_WORK, _UNPICKLING)
+    _shared_page.set_number(_WORK, _UNPICKLING)
     try:
         yield
     finally:
-        _board.set_number(_WORK, 0)
+        _shared_page.set_number(_WORK, 0)
 
 
 @contextlib.contextmanager
@@ -151,14 +151,14 @@ def match(work: Callable[[], _T]) -> _T:
     """What ``work`` returns, which searches a few texts for a regular expression of the user's: that can take for ever,
     with Python's lock held.
     """
-    read_on()
-    if _hang_seconds or not _board:
+    note_progress()
+    if _hang_seconds or not _shared_page:
         return work()
-    _board.set_number(_WORK, _MATCHING)
+    _shared_page.set_number(_WORK, _MATCHING)
     try:
         return work()
     finally:
-        _board.set_number(_WORK, 0)
+        _shared_page.set_number(_WORK, 0)
 
 
 class Ending:
@@ -181,55 +181,55 @@ def ending_by_itself() -> Iterator[Ending]:
     """While inside, the first SIGINT, SIGTERM or SIGHUP asks this process to end, and the second ends it."""
     ending = Ending()
     before = signal.signal(signal.SIGINT, ending.ask)
-    if _board:
-        _board.set_number(_ASK, 1)
+    if _shared_page:
+        _shared_page.set_number(_ASK, 1)
     try:
         yield ending
     finally:
-        if _board:
-            _board.set_number(_ASK, 0)
+        if _shared_page:
+            _shared_page.set_number(_ASK, 0)
         signal.signal(signal.SIGINT, before)
 
 
-def read_on() -> None:
+def note_progress() -> None:
     if _is_armed:
         if time.monotonic() > _armed_at + _hang_seconds / 20:  # setting it starts a thread
             _set_watchdog()
-    elif _board:
-        _board.set_number(_READS, _board.number(_READS) + 1)
+    elif _shared_page:
+        _shared_page.set_number(_READS, _shared_page.number(_READS) + 1)
 
 
 @contextlib.contextmanager
 def temporary_file(path: str) -> Iterator[None]:
     """While inside, ``path`` is removed if this process is ended."""
-    if not _board:
+    if not _shared_page:
         yield
         return
-    _board.set_text(_TEMPORARY, os.fsencode(os.path.abspath(path)))
+    _shared_page.set_text(_TEMPORARY, os.fsencode(os.path.abspath(path)))
     try:
         yield
     finally:
-        _board.set_text(_TEMPORARY, b"")
+        _shared_page.set_text(_TEMPORARY, b"")
 
 
 def is_watched() -> bool:
     """Whether anybody looks at how reading goes on."""
-    return _hang_seconds > 0 or _board is not None
+    return _hang_seconds > 0 or _shared_page is not None
 
 
 def set_memory_limit(size: int) -> None:
     """``--max-memory``, in bytes."""
-    if _board:
-        _board.set_number(_LIMIT, size)
+    if _shared_page:
+        _shared_page.set_number(_LIMIT, size)
 
 
 def memory_limit() -> int | None:
     """Bytes that this process may hold; None where nobody watches."""
-    return _limit_of(_board) if _board else None
+    return _limit_of(_shared_page) if _shared_page else None
 
 
-def _limit_of(board: _Board) -> int:
-    return board.number(_LIMIT) or _default_limit
+def _limit_of(page: _SharedPage) -> int:
+    return page.number(_LIMIT) or _default_limit
 
 
 _default_limit = 0
@@ -237,10 +237,10 @@ _default_limit = 0
 
 def supervised(work: Callable[[], NoReturn]) -> NoReturn:
     """Run ``work`` in a child and leave with its exit code. Without Linux, run it here."""
-    global _board, _default_limit
+    global _shared_page, _default_limit
     if sys.platform != "linux":
         work()
-    _board = _Board()
+    _shared_page = _SharedPage()
     _default_limit = max(MIN_LIMIT, int((available_memory(with_swap=True) or 1 << 62) * AVAILABLE_SHARE))
     ended, ends = os.pipe()
     alive, living = os.pipe()
@@ -264,19 +264,19 @@ def supervised(work: Callable[[], NoReturn]) -> NoReturn:
     while True:
         try:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            reason = _watch(child, ended, _board)
+            reason = _watch(child, ended, _shared_page)
             break
         except _Signalled as end:
-            if _board.number(_ASK):
-                _board.set_number(_ASK, 0)
+            if _shared_page.number(_ASK):
+                _shared_page.set_number(_ASK, 0)
                 os.kill(child, signal.SIGINT)
                 continue
             for number in waiting:
                 signal.signal(number, signal.SIG_IGN)
-            _kill(child, _board)
+            _kill(child, _shared_page)
             os._exit(128 + end.number)
     _, status = os.waitpid(child, 0)
-    _leave(status, reason, _board)
+    _leave(status, reason, _shared_page)
 
 
 class _Signalled(BaseException):
@@ -304,36 +304,36 @@ def _end_with(parent: int, alive: int) -> None:
         os._exit(BAD_INPUT)
 
 
-def _watch(child: int, ended: int, board: _Board) -> str:
+def _watch(child: int, ended: int, page: _SharedPage) -> str:
     """Waits for the end of the child; why it was ended, or ""."""
     reads, since = -1, 0.0
     while not select.select([ended], [], [], POLL_SECONDS)[0]:
-        limit = _limit_of(board)
+        limit = _limit_of(page)
         if _resident(child) > limit:
-            _kill(child, board, reap=False)
-            what = "--max-memory allows" if board.number(_LIMIT) else "are available (--max-memory allows more)"
+            _kill(child, page, reap=False)
+            what = "--max-memory allows" if page.number(_LIMIT) else "are available (--max-memory allows more)"
             return f"needs more memory than the {_size_text(limit)} that {what}"
-        kind = board.number(_WORK)
+        kind = page.number(_WORK)
         if not kind:
             reads = -1
             continue
         used = _processor_seconds(child)
-        if board.number(_READS) != reads:
-            reads, since = board.number(_READS), used
+        if page.number(_READS) != reads:
+            reads, since = page.number(_READS), used
         elif used - since > HANG_SECONDS:
-            _kill(child, board, reap=False)
+            _kill(child, page, reap=False)
             return _HANGS[kind]
     return ""
 
 
-def _kill(child: int, board: _Board, *, reap: bool = True) -> None:
+def _kill(child: int, page: _SharedPage, *, reap: bool = True) -> None:
     for process in [child, *_descendants(child)]:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(process, signal.SIGKILL)
     if reap:
         with contextlib.suppress(ChildProcessError):
             os.waitpid(child, 0)
-    _clean_up(board)
+    _clean_up(page)
 
 
 def _descendants(process: int) -> Iterator[int]:
@@ -344,8 +344,8 @@ def _descendants(process: int) -> Iterator[int]:
             yield from _descendants(child)
 
 
-def _clean_up(board: _Board) -> None:
-    if temporary := board.text(_TEMPORARY):
+def _clean_up(page: _SharedPage) -> None:
+    if temporary := page.text(_TEMPORARY):
         with contextlib.suppress(OSError):
             Path(os.fsdecode(temporary)).unlink()
     with contextlib.suppress(OSError, ValueError, AttributeError):
@@ -353,10 +353,10 @@ def _clean_up(board: _Board) -> None:
             sys.stderr.write("\r\x1b[K")  # of a progress line
 
 
-def _leave(status: int, reason: str, board: _Board) -> NoReturn:
+def _leave(status: int, reason: str, page: _SharedPage) -> NoReturn:
     code = os.waitstatus_to_exitcode(status)
     if code < 0 and not reason:
-        _clean_up(board)
+        _clean_up(page)
         number = -code
         if number == signal.SIGKILL:
             reason = "the system ended this process, most likely because memory ran out"
@@ -365,7 +365,7 @@ def _leave(status: int, reason: str, board: _Board) -> NoReturn:
         else:
             os._exit(128 + number)
     if reason:
-        name = visible(board.text(_NAME).decode("utf-8", "replace"))
+        name = visible(page.text(_NAME).decode("utf-8", "replace"))
         echo(": ".join(filter(None, ("snapreport", name, reason))), err=True)
         os._exit(BAD_INPUT)
     os._exit(code)

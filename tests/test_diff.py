@@ -17,7 +17,7 @@ from planted import frames_text, path_of, planted, rewritten
 import snapreport
 from snapreport.contracts import plain
 from snapreport.findings.diff import diff, diff_document
-from snapreport.findings.same_stacks import same_stacks
+from snapreport.findings.stack_matching import stack_matching
 from snapreport.reading.recording import Recording
 from snapreport.report.comparison import Comparison
 from snapreport.report.diff_text import diff_text
@@ -102,7 +102,7 @@ def test_another_file_with_functions_of_the_same_name_is_not_a_renamed_one() -> 
         [[(f"{layers}/{name}.py", "forward", 1), (f"/w/{file}.py", "forward", 5), train] for name in names]
         for file, names in (("resnet", ("conv", "pool", "norm")), ("vit", ("linear", "attention", "norm")))
     )
-    result = same_stacks(recording_of(before), recording_of(after))
+    result = stack_matching(recording_of(before), recording_of(after))
     assert not result.renamed and result.both == 1  # the empty stack
 
 
@@ -165,7 +165,7 @@ FRAMES = st.tuples(FILES, st.sampled_from(["forward", "attend", "loss"]), st.int
 def test_matching_is_one_to_one_and_survives_a_shift(stacks: list, shift: int) -> None:
     moved = [[(file, name, line + shift) for file, name, line in stack] for stack in stacks]
     before, after = recording_of(stacks), recording_of(moved)
-    result = same_stacks(before, after)
+    result = stack_matching(before, after)
     assert len(set(result.before.tolist())) == len(stacks) + 1
     assert len(set(result.after.tolist())) == len(stacks) + 1
     assert result.count == result.both == len(stacks) + 1
@@ -185,7 +185,7 @@ def test_matching_is_one_to_one_and_survives_a_shift(stacks: list, shift: int) -
 def test_of_several_stacks_of_one_shape_the_nearest_lines_are_taken() -> None:
     before = recording_of([[("/code/a.py", "f", 10)], [("/code/a.py", "f", 50)]])
     after = recording_of([[("/code/a.py", "f", 53)], [("/code/a.py", "f", 90)], [("/code/a.py", "f", 12)]])
-    result = same_stacks(before, after)
+    result = stack_matching(before, after)
     assert result.before[1] == result.after[3]
     assert result.before[2] == result.after[1]
     assert result.both == 3

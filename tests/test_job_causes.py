@@ -20,7 +20,7 @@ from snapreport import samples
 from snapreport.contracts import plain
 from snapreport.jobs.digest_format import pack
 from snapreport.jobs.digest_model import AXES, METRICS, Digest, DigestCurve, DigestStack, plain_digest
-from snapreport.jobs.execution import Made
+from snapreport.jobs.execution import DigestResult
 from snapreport.jobs.job_json import job_json
 from snapreport.jobs.reduce import Job, reduce_job
 from snapreport.jobs.stack_maxima import stack_maxima
@@ -100,7 +100,7 @@ def digest(lines: tuple[Line, ...], scores: int = SCORES) -> Digest:
 
 def job(own: Digest, ranks: int = 6, rank: int = 4) -> Job:
     others = pack(plain_digest(digest(LINES)))
-    made = [Made(pack(plain_digest(own)) if number == rank else others) for number in range(ranks)]
+    made = [DigestResult(pack(plain_digest(own)) if number == rank else others) for number in range(ranks)]
     return reduce_job([f"rank{number}.digest" for number in range(ranks)], made)
 
 
@@ -137,7 +137,7 @@ def test_scores_that_grow_by_the_square_are_longer_sequences() -> None:
 def test_attention_without_scores_in_memory_leaves_both_open() -> None:
     fused = tuple(line for line in larger(1.5, 1) if line.grows != "scores")
     others = tuple(line for line in LINES if line.grows != "scores")
-    made = [Made(pack(plain_digest(digest(fused if rank == 2 else others, 0)))) for rank in range(6)]
+    made = [DigestResult(pack(plain_digest(digest(fused if rank == 2 else others, 0)))) for rank in range(6)]
     (outlier,) = plain(job_json(reduce_job([f"rank{rank}.digest" for rank in range(6)], made)))["outliers"]
     assert outlier["cause"]["kind"] == "batch or sequence"
     assert outlier["cause"]["sentence"].endswith("1.5 times as large: a larger batch or longer sequences.")

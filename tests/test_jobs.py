@@ -30,7 +30,7 @@ from snapreport.errors import SnapshotError
 from snapreport.jobs.build import PageOptions, build_job, job_of
 from snapreport.jobs.digest import digest_bytes, read_digest
 from snapreport.jobs.digest_format import MAGIC, MOST_BYTES, pack, unpack
-from snapreport.jobs.execution import Made
+from snapreport.jobs.execution import DigestResult
 from snapreport.jobs.groups import find_groups
 from snapreport.jobs.headline import headline
 from snapreport.jobs.heat import heat_of
@@ -623,7 +623,7 @@ def test_a_rank_more_takes_little_more_than_its_digest(tmp_path: Path) -> None:
     """The reducer stores columns: of 1,024 ranks 10 MB, where digests as objects are 100 MB."""
     path = samples.write_job(tmp_path, "data", ranks=1, **SMALL)[0]
     content = unpack(snapreport.digest(path))
-    made = [Made(pack({**content, "rank": rank, "world_size": 200})) for rank in range(200)]
+    made = [DigestResult(pack({**content, "rank": rank, "world_size": 200})) for rank in range(200)]
     paths = [f"rank{rank}.digest" for rank in range(200)]
     reduce_job(paths[:1], made[:1])
     held = []

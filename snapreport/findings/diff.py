@@ -22,7 +22,7 @@ from snapreport.contracts.diff import (
     SeriesDevice,
     StackChange,
 )
-from snapreport.findings.same_stacks import Matching, same_stacks
+from snapreport.findings.stack_matching import Matching, stack_matching
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.own_code import own_functions
@@ -78,7 +78,7 @@ def diff(before: Snapshot, after: Snapshot, devices: Sequence[tuple[int, int]] |
 
     ``devices``: numbers before and after that belong together; the same numbers where none are given.
     """
-    matching = same_stacks(before.recording, after.recording)
+    matching = stack_matching(before.recording, after.recording)
     here, there = (devices_with_data(snapshot) for snapshot in (before, after))
     if devices is None:
         devices = [(device, device) for device in here if device in there]

@@ -12,7 +12,7 @@ from snapreport.contracts.diff import SeriesDevice, SeriesStack
 from snapreport.findings.allocation_growth import theil_sen
 from snapreport.findings.comparable import Order
 from snapreport.findings.live import names_of
-from snapreport.findings.same_stacks import same_stacks
+from snapreport.findings.stack_matching import stack_matching
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.stats import frames_of, stacks_at
@@ -87,7 +87,7 @@ def follow(snapshots: Sequence[Snapshot], order: Order, pairs: Sequence[tuple[in
 
 def _in_last(snapshot: Snapshot, last: Snapshot) -> np.ndarray:
     """Int64 per stack of a snapshot: the same code's stack in the last one, -1 where it has none."""
-    matching = same_stacks(snapshot.recording, last.recording)
+    matching = stack_matching(snapshot.recording, last.recording)
     number = np.full(matching.count, -1, np.int64)
     number[matching.after] = np.arange(len(matching.after))
     result: np.ndarray = number[matching.before]

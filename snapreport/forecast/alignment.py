@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from snapreport.allocator.trace import ALLOC, EMPTY_CACHE, FREE, Trace
-from snapreport.findings.same_stacks import same_stacks
+from snapreport.findings.stack_matching import stack_matching
 
 MOST_INSERTIONS = 1200
 """Insertions on both sides after which two sequences count as different: the search costs their square, a second."""
@@ -51,7 +51,7 @@ def align(first: Trace, second: Trace, growth: float) -> Alignment:
     """``growth``: how many times as large the number is in the second recording, above 1. A size may grow with its
     square: scores of attention do with the length of a sequence.
     """
-    identity = same_stacks(first.timeline.recording, second.timeline.recording)
+    identity = stack_matching(first.timeline.recording, second.timeline.recording)
     ours, theirs = _operations(first, identity.before), _operations(second, identity.after)
     pairs = _shortest_edit(ours, theirs, growth * growth)
     other = np.full(len(first.size), -1, np.int64)

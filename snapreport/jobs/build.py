@@ -14,7 +14,7 @@ from snapreport.errors import SnapshotError
 from snapreport.jobs.detail import DEFAULT_DETAIL, RankReader, chosen_rows, read_details
 from snapreport.jobs.digest import digest_bytes
 from snapreport.jobs.document import Detail, job_document
-from snapreport.jobs.execution import DASK_SECONDS, Made, make_all, one_process
+from snapreport.jobs.execution import DASK_SECONDS, DigestResult, make_all, one_process
 from snapreport.jobs.headline import headline, notes
 from snapreport.jobs.heat_picture import heat_picture
 from snapreport.jobs.rank_names import facts_of_names
@@ -104,7 +104,9 @@ def job(
 def job_of(snapshots: Sequence[Snapshot], *, rank_pattern: str | None = None) -> Job:
     """The job made of snapshots that are already loaded."""
     paths = list(by_path(snapshots))
-    return reduce_job(paths, [Made(digest_bytes(snapshot)) for snapshot in snapshots], rank_pattern=rank_pattern)
+    return reduce_job(
+        paths, [DigestResult(digest_bytes(snapshot)) for snapshot in snapshots], rank_pattern=rank_pattern
+    )
 
 
 def by_path(snapshots: Sequence[Snapshot]) -> dict[str, Snapshot]:

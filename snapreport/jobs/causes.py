@@ -32,7 +32,7 @@ EXPLAINED = 0.95
 """Minimum share of the excess in stacks that follow the rule."""
 OWN_ACTIVATIONS = 0.8
 """Minimum share of all activations that a larger batch makes larger: routing to experts makes only a part larger."""
-SMALL = 0.002
+NEGLIGIBLE = 0.002
 """Share of the peak below which a change of a stack proves nothing."""
 UNLISTED = 0.01
 """Share of the peak up to which a stack that only this rank lists may be too small to be listed by the others."""
@@ -94,7 +94,7 @@ class Comparison:
         self.peak = float(max(self.digest.peak_allocated, 1))
         # What others lack may be there, but too small to be in their digests.
         is_listed = (self.expected > 0) | (self.most > UNLISTED * self.peak)
-        self.is_change = self.is_named & is_listed & (np.abs(self.more) > SMALL * self.peak)
+        self.is_change = self.is_named & is_listed & (np.abs(self.more) > NEGLIGIBLE * self.peak)
         has_both = (self.most > 0) & (self.expected > 0)
         with np.errstate(divide="ignore", invalid="ignore"):
             self.times = np.where(has_both, self.most / self.expected, np.nan)
@@ -208,7 +208,7 @@ def _scores_ratio(compared: Comparison) -> float:
 
 def _is_unchanged(compared: Comparison, stacks: np.ndarray) -> bool:
     change = float(np.abs(compared.more[stacks]).sum())
-    return change < max(EQUAL * float(compared.expected[stacks].sum()), SMALL * compared.peak)
+    return change < max(EQUAL * float(compared.expected[stacks].sum()), NEGLIGIBLE * compared.peak)
 
 
 def _second_model(compared: Comparison) -> Cause | None:
@@ -232,7 +232,9 @@ def _second_model(compared: Comparison) -> Cause | None:
 def _more_parts(compared: Comparison) -> Cause | None:
     """More layers or experts: more parameters, and of some lines' activations more, by one ratio."""
     is_parameter = compared.category == "parameter"
-    if compared.more[is_parameter].sum() <= max(SMALL * compared.peak, EQUAL * compared.expected[is_parameter].sum()):
+    if compared.more[is_parameter].sum() <= max(
+        NEGLIGIBLE * compared.peak, EQUAL * compared.expected[is_parameter].sum()
+    ):
         return None
     added = np.rint(compared.count - compared.expected_count)
     # The optimizer's temporaries are as many as the parameters.
@@ -240,7 +242,7 @@ def _more_parts(compared: Comparison) -> Cause | None:
     is_state = compared.is_state | ((np.abs(of_each) < 1) & (added == added[is_parameter].sum()))
     is_added = compared.is_named & ~is_state & (added > 0) & (compared.expected > 0)
     is_more = is_added & compared.is_change & (np.abs(compared.times_as_large - 1) < EQUAL)
-    is_divided = is_added & (np.abs(compared.times - 1) < EQUAL) & (compared.expected > SMALL * compared.peak)
+    is_divided = is_added & (np.abs(compared.times - 1) < EQUAL) & (compared.expected > NEGLIGIBLE * compared.peak)
     if not is_more.any():
         # The tokens are divided among more experts: as many bytes, in more and smaller tensors.
         is_proved = is_divided.any() and compared.explained(is_state) >= EXPLAINED

@@ -21,8 +21,8 @@ from snapreport.jobs.imbalance import imbalance_of
 from snapreport.jobs.rank_findings import merged_findings, where_found
 from snapreport.jobs.reduce import Job
 from snapreport.jobs.sentences import (
+    group_memory,
     group_name,
-    holds,
     outlier_sentence,
 )
 from snapreport.jobs.sources import without_common_folder
@@ -147,7 +147,7 @@ def _words(job: Job, number: dict[int, int]) -> dict[str, Any]:
                 "name": group_name(job, group),
                 "kind": group.kind,
                 "rows": group.rows,
-                "holds": holds(job, group),
+                "holds": group_memory(job, group),
                 "median_bytes": int(np.median(job.peaks[group.rows])),
                 "min_bytes": int(job.peaks[group.rows].min()),
                 "max_bytes": int(job.peaks[group.rows].max()),

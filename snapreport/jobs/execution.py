@@ -45,7 +45,7 @@ _KILLED = "the process that read it was killed, for lack of memory or because it
 
 
 @dataclass(frozen=True)
-class Made:
+class DigestResult:
     """``data``: the digest's bytes, or None with a one-line ``error``."""
 
     data: bytes | None
@@ -59,7 +59,7 @@ class Made:
         return packed(self.data) if self.data else None
 
 
-def make_digest(path: str, options: dict[str, Any] | None = None) -> Made:
+def make_digest(path: str, options: dict[str, Any] | None = None) -> DigestResult:
     """The digest of one file, which may itself be a digest. Never raises: an error is recorded for its rank."""
     try:
         if path != "-":
@@ -69,7 +69,7 @@ def make_digest(path: str, options: dict[str, Any] | None = None) -> Made:
                 if (options or {}).get("redaction"):
                     reason = "a digest is redacted when it is made, by snapreport digest --redact"
                     raise SnapshotError(f"{shown_path(path)}: {reason}")
-                made = Made(data)
+                made = DigestResult(data)
                 try:
                     _ = made.packed
                 except SnapshotError as error:
@@ -78,13 +78,13 @@ def make_digest(path: str, options: dict[str, Any] | None = None) -> Made:
         data = _digest_of_snapshot(path, options or {})
         # A snapshot is part of cycles, and the command line does not look for these by itself.
         release_freed()
-        return Made(data)
+        return DigestResult(data)
     except SnapshotError as error:
-        return Made(None, str(error))
+        return DigestResult(None, str(error))
     except OSError as error:
-        return Made(None, one_line(f"{path}: cannot be read: {error.strerror or error}"))
+        return DigestResult(None, one_line(f"{path}: cannot be read: {error.strerror or error}"))
     except MemoryError:
-        return Made(None, one_line(f"{path}: not enough memory"))
+        return DigestResult(None, one_line(f"{path}: not enough memory"))
 
 
 def _digest_of_snapshot(path: str, options: dict[str, Any]) -> bytes:
@@ -115,7 +115,7 @@ def make_all(
     dask_timeout: float = DASK_SECONDS,
     options: dict[str, Any] | None = None,
     label: Callable[[str], str] = str,
-) -> list[Made]:
+) -> list[DigestResult]:
     """The digests of ``paths``, in their order; the bytes do not depend on where they are made.
 
     ``jobs``: number of local processes, by default limited by cores and memory; 1 is this process, so that a file that
@@ -123,10 +123,10 @@ def make_all(
     file, whose first worker is waited for ``dask_timeout`` seconds. ``options``: of :func:`make_digest`. ``label``: the
     progress bar's text for a path.
     """
-    made: dict[int, Made] = {}
+    made: dict[int, DigestResult] = {}
     with progress.stage("ranks", len(paths), "ranks") as bar:
 
-        def done(index: int, result: Made) -> None:
+        def done(index: int, result: DigestResult) -> None:
             made[index] = result
             bar.rename(label(paths[index]))
             bar.advance(1)
@@ -164,7 +164,7 @@ def need_of(path: str) -> int:
 
 
 def _on_processes(
-    workers: int, paths: Sequence[str], options: dict[str, Any] | None, done: Callable[[int, Made], None]
+    workers: int, paths: Sequence[str], options: dict[str, Any] | None, done: Callable[[int, DigestResult], None]
 ) -> None:
     """In fresh processes, since threads of polars do not survive a fork. If one of them is killed, its file and those
     of its neighbours are retried one by one; only a file whose process is killed twice has failed.
@@ -174,7 +174,7 @@ def _on_processes(
         with _pool(workers) as pool:
             finished: set[int] = set()
 
-            def note(index: int, result: Made) -> None:
+            def note(index: int, result: DigestResult) -> None:
                 finished.add(index)
                 done(index, result)
 
@@ -188,7 +188,7 @@ def _on_processes(
                     try:
                         result = pool.submit(make_digest, paths[index], options).result()
                     except BrokenProcessPool:
-                        done(index, Made(None, f"{paths[index]}: {_KILLED}"))
+                        done(index, DigestResult(None, f"{paths[index]}: {_KILLED}"))
                         break
                     done(index, result)
 
@@ -230,11 +230,11 @@ def _on_executor(
     indices: Sequence[int],
     paths: Sequence[str],
     options: dict[str, Any] | None,
-    done: Callable[[int, Made], None],
+    done: Callable[[int, DigestResult], None],
 ) -> None:
     """With a bounded number of pending calls: a job of 4,096 ranks need not be in the executor's queue at once."""
     waiting = iter(indices)
-    under_way: dict[Future[Made], int] = {}
+    under_way: dict[Future[DigestResult], int] = {}
     for index in itertools.islice(waiting, 256):
         under_way[executor.submit(make_digest, paths[index], options)] = index
     while under_way:
@@ -248,7 +248,7 @@ def _on_executor(
                 broken = error
                 continue
             except Exception as error:  # noqa: BLE001  # an executor's failure costs one rank, not the job
-                result = Made(None, one_line(f"{paths[index]}: {error or type(error).__name__}"))
+                result = DigestResult(None, one_line(f"{paths[index]}: {error or type(error).__name__}"))
             done(index, result)
         if broken:
             raise broken
@@ -261,7 +261,7 @@ def _on_dask(
     seconds: float,
     paths: Sequence[str],
     options: dict[str, Any] | None,
-    done: Callable[[int, Made], None],
+    done: Callable[[int, DigestResult], None],
 ) -> None:
     """On an existing cluster. Dask itself reruns the tasks of a lost worker; if it gives up, the rank has failed."""
     try:
@@ -284,7 +284,7 @@ def _on_dask(
             if future.status == "finished":
                 done(index, future.result())
             else:
-                done(index, Made(None, one_line(f"{paths[index]}: {future.exception()}")))
+                done(index, DigestResult(None, one_line(f"{paths[index]}: {future.exception()}")))
             future.release()
 
 

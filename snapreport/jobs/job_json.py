@@ -24,7 +24,7 @@ from snapreport.jobs.headline import differences, headline
 from snapreport.jobs.imbalance import imbalance_of
 from snapreport.jobs.rank_findings import merged_findings
 from snapreport.jobs.reduce import Job
-from snapreport.jobs.sentences import holds, outlier_sentence
+from snapreport.jobs.sentences import group_memory, outlier_sentence
 from snapreport.jobs.states import states_of
 
 
@@ -127,7 +127,7 @@ def _group(job: Job, number: int) -> JobGroup:
     return JobGroup(
         ranks=job.ranks[group.rows].tolist(),
         kind=group.kind,
-        holds=holds(job, group),
+        holds=group_memory(job, group),
         median_bytes=int(np.median(peaks)),
         min_bytes=int(peaks.min()),
         max_bytes=int(peaks.max()),

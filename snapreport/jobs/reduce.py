@@ -17,7 +17,7 @@ from snapreport.errors import SnapshotError
 from snapreport.findings.comparable import natural_key
 from snapreport.jobs.causes import Cause, find_cause
 from snapreport.jobs.digest_model import Digest, DigestOom, DigestStack
-from snapreport.jobs.execution import Made
+from snapreport.jobs.execution import DigestResult
 from snapreport.jobs.groups import Group, find_groups
 from snapreport.jobs.outliers import Outlier, find_outliers
 from snapreport.jobs.rank_names import NameFacts, facts_of_names, is_digest, missing_ranks, newest_of_each
@@ -208,7 +208,7 @@ class _RankFile:
 
 def reduce_job(
     paths: Sequence[str],
-    made: Sequence[Made],
+    made: Sequence[DigestResult],
     *,
     rank_pattern: str | None = None,
     world_size: int | None = None,
@@ -251,7 +251,7 @@ def reduce_job(
     )
 
 
-def _facts(paths: Sequence[str], made: Sequence[Made], rank_pattern: str | None) -> list[NameFacts]:
+def _facts(paths: Sequence[str], made: Sequence[DigestResult], rank_pattern: str | None) -> list[NameFacts]:
     """From the names that digests have of their snapshots, then from those of the digests."""
     names = [
         one.packed.digest.source if one.packed and one.packed.digest.source and is_digest(path) else path
@@ -265,7 +265,7 @@ def _facts(paths: Sequence[str], made: Sequence[Made], rank_pattern: str | None)
 
 
 def _rank_files(
-    paths: Sequence[str], made: Sequence[Made], facts: Sequence[NameFacts], *, is_by_pattern: bool
+    paths: Sequence[str], made: Sequence[DigestResult], facts: Sequence[NameFacts], *, is_by_pattern: bool
 ) -> list[_RankFile]:
     """The readable files. Ranks are as recorded, but for a pattern, and where all state the same one and names differ:
     processes started by hand can all have RANK=0.

@@ -57,7 +57,7 @@ def group_name(job: Job, group: Group) -> str:
     return upper_first(ranks_text(job.ranks[group.rows].tolist()))
 
 
-def holds(job: Job, group: Group) -> str:
+def group_memory(job: Job, group: Group) -> str:
     """The memory of a group's ranks at their peaks, in one line: categories of the median rank, and the slope."""
     sizes: defaultdict[str, list[int]] = defaultdict(list)
     for row in group.rows:

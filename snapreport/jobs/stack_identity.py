@@ -14,7 +14,7 @@ import re
 
 import numpy as np
 
-from snapreport.findings.same_stacks import installed_name
+from snapreport.findings.stack_matching import installed_name
 from snapreport.memoize import memoize
 from snapreport.reading.noise import NOISE, recorded_flags
 from snapreport.reading.recording import Recording

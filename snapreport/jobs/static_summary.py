@@ -14,8 +14,8 @@ from snapreport.jobs.rank_findings import MergedFinding, merged_findings, where_
 from snapreport.jobs.rank_text import JobSentence, place, ranks_text
 from snapreport.jobs.reduce import Job
 from snapreport.jobs.sentences import (
+    group_memory,
     group_name,
-    holds,
     outlier_sentence,
 )
 from snapreport.number_format import bytes_text, count_text, device_name, plural, upper_first
@@ -79,7 +79,7 @@ def job_tables(job: Job, note: str = "") -> JobTables:
                 str(len(group.rows)),
                 bytes_text(int(np.median(job.peaks[group.rows]))),
                 f"{bytes_text(int(job.peaks[group.rows].min()))} to {bytes_text(int(job.peaks[group.rows].max()))}",
-                holds(job, group),
+                group_memory(job, group),
             ]
             for group in job.groups[:MOST_ROWS]
         ],

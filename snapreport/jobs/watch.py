@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from snapreport.errors import SnapshotError
-from snapreport.jobs.execution import Made, make_all
+from snapreport.jobs.execution import DigestResult, make_all
 from snapreport.jobs.reduce import Job, reduce_job
 from snapreport.jobs.sources import expand
 from snapreport.reading.paths import file_stamp
@@ -19,7 +19,7 @@ class JobWatch:
 
     def __init__(self, arguments: Sequence[str], options: dict[str, Any], reduce: dict[str, Any]) -> None:
         self._arguments, self._options, self._reduce = list(arguments), options, reduce
-        self._made: dict[str, tuple[object, Made]] = {}
+        self._made: dict[str, tuple[object, DigestResult]] = {}
         self.read = 0
 
     def update(self) -> bool:

@@ -78,9 +78,9 @@ def read_value(field: str, op: str, value: str, at: int, is_quoted: bool) -> Tes
     """The test for a value. ``at``: where it begins in the query. Raises :class:`QueryError`."""
     kind = QUERY_FIELDS[field]
     is_equal = op in (":", "=")
-    bad = _Bad(value, at)
+    bad = _ValueErrors(value, at)
     if kind in ("step", "moment") and is_equal and (step := _STEP.fullmatch(value)):
-        return replace(_range(field, "step", op, step[1], _Bad(step[1], at + step.start(1))), unit="step")
+        return replace(_range(field, "step", op, step[1], _ValueErrors(step[1], at + step.start(1))), unit="step")
     if kind == "step" and is_equal and _is_whole_range(value):
         return replace(_range(field, "step", op, value, bad), unit="step")
     if kind == "count":
@@ -109,7 +109,7 @@ def is_quantity(text: str) -> bool:
     return parse_size(text) is not None or bool(_TIME.fullmatch(text))
 
 
-class _Bad:
+class _ValueErrors:
     """Creates errors about a value, or about a part of it that begins at ``begin``."""
 
     def __init__(self, value: str, at: int) -> None:
@@ -134,7 +134,7 @@ def _is_whole_range(value: str) -> bool:
     return all(not end or _WHOLE.fullmatch(end) for end in value.split("..", 1)) and value != ".."
 
 
-def _choice(kind: str, value: str, bad: _Bad) -> Choice:
+def _choice(kind: str, value: str, bad: _ValueErrors) -> Choice:
     wanted = value.lower()
     if kind == "category":
         names = tuple(name for name in CATEGORIES if wanted in name)
@@ -159,7 +159,7 @@ def _choice(kind: str, value: str, bad: _Bad) -> Choice:
     return Choice((f"({int(pair[1])}, {int(pair[2])})",))
 
 
-def _range(field: str, kind: str, op: str, value: str, bad: _Bad) -> Range:
+def _range(field: str, kind: str, op: str, value: str, bad: _ValueErrors) -> Range:
     dots = value.find("..")
     if dots < 0:
         number, unit = _number(field, kind, value, 0, bad)
@@ -189,7 +189,7 @@ def _limited(number: int | None) -> int | None:
     return None if number is None else max(-_LIMIT, min(_LIMIT, number))
 
 
-def _number(field: str, kind: str, text: str, begin: int, bad: _Bad) -> tuple[float, str]:
+def _number(field: str, kind: str, text: str, begin: int, bad: _ValueErrors) -> tuple[float, str]:
     """A number and its unit: "events" or "us" for lifetimes, otherwise "". Exact to 64 bits for 64-bit fields."""
     if kind == "size":
         size = parse_size(text)

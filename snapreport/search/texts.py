@@ -23,11 +23,11 @@ class Folded:
 
     def having(self, parts: tuple[str, ...]) -> np.ndarray:
         """Bool per row: whether its text contains the parts in this order; without parts, whether it is not empty."""
-        hits = np.fromiter((holds(value, parts) for value in self.values), bool, len(self.values))
+        hits = np.fromiter((contains_in_order(value, parts) for value in self.values), bool, len(self.values))
         return hits[self.codes] if len(hits) else np.zeros(0, bool)
 
 
-def holds(value: str, parts: tuple[str, ...]) -> bool:
+def contains_in_order(value: str, parts: tuple[str, ...]) -> bool:
     at = 0
     for part in parts:
         found = value.find(part, at)

@@ -70,7 +70,7 @@ def parameter_copies(
     # Segments are in allocation order, and parameters precede the memory derived from them.
     rows = np.flatnonzero(open_)
     rows = rows[np.argsort(addr[rows], kind="stable")]
-    result[rows] = _dealt(size[rows], best, np.array(roles, np.uint8))
+    result[rows] = _assign_roles(size[rows], best, np.array(roles, np.uint8))
     return result
 
 
@@ -106,7 +106,7 @@ def _fits(reference: Sizes, sizes: Sizes) -> int:
     return _MOST_COPIES + 2
 
 
-def _dealt(size: np.ndarray, reference: Sizes, roles: np.ndarray) -> np.ndarray:
+def _assign_roles(size: np.ndarray, reference: Sizes, roles: np.ndarray) -> np.ndarray:
     """The role of each block: for each size, the first ``count`` blocks get the first role, the next the second."""
     order = np.argsort(size, kind="stable")
     ordered = size[order]

@@ -96,7 +96,7 @@ export class JobView implements JobPage {
       'button',
       {
         type: 'button',
-        title: "Show each rank against the median of its group: what the group's own shape hides",
+        title: 'Compare each rank with the median of its group: small differences show, too',
         onclick: () => actions.set({ against: this.model?.state.isAgainst ? null : 'group' }),
       },
       'Against its group',

@@ -126,11 +126,11 @@ export function textOf(words: string, isQuoted: boolean): Text {
 export function readValue(field: Field, op: Op, value: string, at: number, isQuoted: boolean): Test {
   const kind: Kind = FIELDS[field]
   const isEqual = op === ':' || op === '='
-  const bad = badValue(value, at)
+  const bad = valueErrors(value, at)
   const step = (kind === 'step' || kind === 'moment') && isEqual ? STEP.exec(value) : null
   if (step) {
     const begin = value.length - step[1].length
-    return { ...range(field, 'whole', op, step[1], badValue(step[1], at + begin)), unit: 'step' }
+    return { ...range(field, 'whole', op, step[1], valueErrors(step[1], at + begin)), unit: 'step' }
   }
   if (kind === 'step' && isEqual && isWholeRange(value))
     return { ...range(field, 'whole', op, value, bad), unit: 'step' }
@@ -172,9 +172,9 @@ export function isQuantity(text: string): boolean {
 }
 
 /** An error about a value, or about a part of it that begins at `begin`. */
-type Bad = (error: QueryErrorName, values?: Record<string, string>, part?: string, begin?: number) => QueryError
+type ValueErrors = (error: QueryErrorName, values?: Record<string, string>, part?: string, begin?: number) => QueryError
 
-function badValue(value: string, at: number): Bad {
+function valueErrors(value: string, at: number): ValueErrors {
   return (error, values, part = value, begin = 0) =>
     queryError(error, at + begin, Math.max(part.length, 1), { value: part, ...values })
 }
@@ -204,7 +204,7 @@ function includes(names: readonly string[], name: string): boolean {
   return names.includes(name)
 }
 
-function namesOf(kind: 'category' | 'source' | 'origin' | 'pool', value: string, bad: Bad): string[] {
+function namesOf(kind: 'category' | 'source' | 'origin' | 'pool', value: string, bad: ValueErrors): string[] {
   const term = value.toLowerCase()
   if (kind === 'category') {
     const names = CATEGORIES.filter((name) => name.includes(term))
@@ -227,14 +227,14 @@ function namesOf(kind: 'category' | 'source' | 'origin' | 'pool', value: string,
 }
 
 /** Both ends of `a..b`, each with its place in the value; null where there is none. */
-function endsOf(field: Field, op: Op, value: string, bad: Bad): [string, string] {
+function endsOf(field: Field, op: Op, value: string, bad: ValueErrors): [string, string] {
   if (op !== ':' && op !== '=') throw bad('range_only', { field })
   const [first, last] = splitRange(value)
   if (!first && !last) throw bad('open_range')
   return [first, last]
 }
 
-function range(field: Field, kind: Kind, op: Op, value: string, bad: Bad): Range {
+function range(field: Field, kind: Kind, op: Op, value: string, bad: ValueErrors): Range {
   if (!value.includes('..')) {
     const { number, unit } = numberOf(field, kind, value, 0, bad)
     const low = op === '>' ? Math.floor(number) + 1 : op === '<' || op === '<=' ? null : Math.ceil(number)
@@ -256,7 +256,7 @@ function range(field: Field, kind: Kind, op: Op, value: string, bad: Bad): Range
   }
 }
 
-function wideRange(field: Field, kind: 'address' | 'stream', op: Op, value: string, bad: Bad): WideRange {
+function wideRange(field: Field, kind: 'address' | 'stream', op: Op, value: string, bad: ValueErrors): WideRange {
   if (!value.includes('..')) {
     const number = wideNumber(field, kind, value, 0, bad)
     const low = op === '>' ? number + 1n : op === '<' || op === '<=' ? null : number
@@ -274,7 +274,7 @@ function limited(number: number | null): number | null {
   return number === null ? null : Math.max(-LIMIT, Math.min(LIMIT, number))
 }
 
-function wideNumber(field: Field, kind: 'address' | 'stream', text: string, begin: number, bad: Bad): bigint {
+function wideNumber(field: Field, kind: 'address' | 'stream', text: string, begin: number, bad: ValueErrors): bigint {
   if (kind === 'stream') {
     const found = WHOLE.exec(text)
     if (!found) throw bad('whole', { field }, text, begin)
@@ -291,7 +291,7 @@ function numberOf(
   kind: Kind,
   text: string,
   begin: number,
-  bad: Bad,
+  bad: ValueErrors,
 ): { number: number; unit: Range['unit'] } {
   if (kind === 'size') {
     const number = parseSize(text)

@@ -43,7 +43,7 @@ class Matching:
     renamed: dict[str, str] = field(default_factory=dict)
 
 
-def same_stacks(before: Recording, after: Recording) -> Matching:
+def stack_matching(before: Recording, after: Recording) -> Matching:
     """Match the stacks of two recordings one to one."""
     first, second, renamed = _common_shapes(before, after)
     pairs: list[tuple[int, int]] = []

@@ -25,7 +25,7 @@ def test_a_what_if_is_in_the_address(report_of: Callable[..., Path], open_report
     page = opened.page
     page.get_by_label("Settings", exact=True).fill("max_split_size_mb:64")
     page.get_by_label("Memory for the allocator in GiB").fill("100")
-    without = page.get_by_label("Without allocations that match")
+    without = page.get_by_label("Without allocations that match").and_(page.locator(":visible"))
     without.fill("func:no_such_function")
     # Enter is heard while the minimum memory of the first question may still be searched.
     without.press("Enter")
@@ -35,7 +35,7 @@ def test_a_what_if_is_in_the_address(report_of: Callable[..., Path], open_report
     again = open_report(report, opened.js("location.hash"))
     again.until(f"{PANEL}?.words.startsWith('No allocation matches')")
     values = [
-        again.page.get_by_label(label, exact=True).input_value()
+        again.page.get_by_label(label, exact=True).and_(again.page.locator(":visible")).input_value()
         for label in ("Settings", "Without allocations that match")
     ]
     assert values == ["max_split_size_mb:64", "func:no_such_function"]

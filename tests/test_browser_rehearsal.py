@@ -44,8 +44,10 @@ def test_each_view_once_and_unseen(report_of: Callable[..., Path], open_report: 
 def test_each_view_at_the_size_at_which_it_is_shown(
     report_of: Callable[..., Path], open_report: Callable[..., Any]
 ) -> None:
-    """Nothing has to be laid out or painted again: also where no legend lies below a view."""
-    opened = open_report(report_of(corpus.path_of("training")), before=WATCH)
+    """Nothing has to be laid out or painted again: also where no legend lies below a view. The panel of fixes, which is
+    beside the timeline alone, is closed.
+    """
+    opened = open_report(report_of(corpus.path_of("training")), "#fix.open=no", before=WATCH)
     rehearsed = [seen["size"] for seen in opened.js("rehearsed")]
     shown = []
     for view in ("reserved", "table", "segments", "events", "flame"):

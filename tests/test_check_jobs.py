@@ -1,10 +1,7 @@
-"""``snapreport check`` where jobs go wrong: several files, pipes, baselines with other devices, existing outputs; and
-the README's jobs.
-"""
+"""``snapreport check`` where jobs go wrong: several files, pipes, baselines with other devices, existing outputs."""
 
 from __future__ import annotations
 
-import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -169,40 +166,3 @@ def test_shares_are_exact() -> None:
     snapshot = planted("training", **TINY)
     (result,) = check(snapshot, Rules(max_peak=snapshot.timeline(0).peak_bytes))
     assert result.passed and json_text(result)
-
-
-README = (corpus.ROOT / "README.md").read_text()
-
-
-@pytest.mark.parametrize("number", [0, 1])
-def test_the_jobs_of_the_readme(number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their lines are indented as YAML requires, and their commands are run as written, with limits that hold and
-    limits that do not.
-    """
-    job = re.findall(r"```yaml\n(.*?)```", README, re.DOTALL)[number]
-    depth = 0
-    for line in job.splitlines():
-        indent = len(line) - len(line.lstrip(" "))
-        assert "\t" not in line and line == line.rstrip() and indent % 2 == 0
-        assert indent <= depth + 4 and re.match(r" *(- |[\w-]+:( |$)|[\w.]|--)", line), line
-        depth = indent
-    assert re.search(r"upload-artifact@v\d+\n +if: \$\{\{ !cancelled\(\) \}\}|when: always", job), (
-        "kept also when the check fails"
-    )
-    good = tiny(steps=5)  # as many as the job records: fewer cannot show a leak
-    shutil.copy(good, tmp_path / "snap.pickle")
-    (tmp_path / "tests").mkdir()
-    shutil.copy(good, tmp_path / "tests" / "memory.pickle")
-    monkeypatch.chdir(tmp_path)
-    commands = re.findall(r"snapreport (.*?)(?=\n +(?:- |artifacts)|\n  \w|\Z)", job, re.DOTALL)
-    assert len(commands) == 2
-    for command in commands:
-        words = [word.strip("\"'") for word in command.split()]
-        words = [str(tmp_path / "summary.md") if word == "$GITHUB_STEP_SUMMARY" else word for word in words]
-        assert run(*words).code == 0
-        if "check" in words:
-            shutil.copy(tiny(steps=5, regression=20.0), tmp_path / "snap.pickle")
-            assert run(*words).code == 1
-            shutil.copy(good, tmp_path / "snap.pickle")
-    assert (tmp_path / "memory.html").stat().st_size > 50_000
-    assert (tmp_path / "memory.xml").read_text().count("<failure") == 1

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +14,8 @@ from typing import Any
 import corpus
 import pytest
 import yaml
-from cli import command, on_loaded
+from cli import command, in_process, on_loaded
+from planted import path_of
 
 ROOT = Path(__file__).resolve().parent.parent
 ACTION = ROOT / "action.yml"
@@ -144,3 +147,25 @@ def test_annotations_escape_what_a_recording_says() -> None:
     assert run.code == 1 and [line.split()[0] for line in commands[:2]] == ["::error", "::error"]
     assert all(re.fullmatch(r"::(error|notice) ([a-z]+=[^,:]*)(,[a-z]+=[^,:]*)*::.+", line) for line in commands)
     assert on_loaded("check", corpus.path_of("oom"), "--fail-on", "oom", "--chart").code == 2
+
+
+def test_the_jobs_of_the_readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They use inputs that there are, and their checks hold for a program that is as its baseline, and for no other."""
+    blocks = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    github, gitlab = map(yaml.safe_load, blocks)
+    step = github["jobs"]["memory"]["steps"][-1]["with"]
+    variables = gitlab["memory"]["variables"]
+    assert step.keys() <= yaml.safe_load(ACTION.read_text())["inputs"].keys()
+    template = yaml.safe_load((ROOT / "ci" / "gitlab.yml").read_text())
+    assert gitlab["memory"]["extends"] in template
+    assert variables.keys() <= template[gitlab["memory"]["extends"]]["variables"].keys()
+    small = {"steps": 5, "layers": 1, "hidden": 64, "heads": 2, "sequence": 32, "vocabulary": 512}
+    good, bad = (path_of("training", **small, **more) for more in ({}, {"regression": 20.0}))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tests").mkdir()
+    shutil.copy(good, "good.pickle")
+    assert in_process("digest", "good.pickle", "-o", "tests/memory.digest").code == 0
+    words = shlex.split(step["check"])
+    assert in_process("check", "good.pickle", *words).code == 0
+    assert in_process("check", bad, *words).code == 1
+    assert in_process("check", "good.pickle", *shlex.split(variables["MEMORY_CHECK"])).code == 0

@@ -95,7 +95,9 @@ def single_growths(timeline: DeviceTimeline, repetitions: Repetitions) -> list[t
     if not len(stacks):
         return []
     levels = levels_of(allocations, stacks, repetitions)
-    is_last_whole = repetitions.unit == "step" and not repetitions.unfinished
+    # A step whose request failed ends with what it was working with.
+    has_failed = max(timeline.oom_events, default=-1) + 1 >= repetitions.bounds[-2]
+    is_last_whole = repetitions.unit == "step" and not repetitions.unfinished and not has_failed
     found = [
         (int(stack), growth)
         for stack, row in zip(stacks.tolist(), levels, strict=True)

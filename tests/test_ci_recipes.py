@@ -139,6 +139,8 @@ def test_gitlab(project: Path) -> None:
     assert done.returncode == 1, done.stderr
     for path in [*job["artifacts"]["paths"], job["artifacts"]["reports"]["junit"]]:
         assert (project / path).is_file(), path
+    assert job["artifacts"]["when"] == "always", "kept also when the check fails"
+    assert (project / "memory.xml").read_text().count("<failure") == 1
 
 
 def test_annotations_escape_what_a_recording_says() -> None:

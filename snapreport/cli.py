@@ -6,7 +6,7 @@ import difflib
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -27,6 +27,7 @@ from snapreport.commands.shared import (
     load_all,
     max_memory_option,
     page_options,
+    part_options,
     pipe_safe,
     quiet_stdout,
     redact_options,
@@ -194,6 +195,7 @@ def main() -> None:
 )
 @click.option("--title", metavar="TEXT", help="Title of the report. Default: the names of the snapshots.")
 @device_option
+@part_options
 @page_options
 @link_options
 @category_options
@@ -211,6 +213,7 @@ def report(
     output: str | None,
     title: str | None,
     devices: tuple[int, ...],
+    part: Mapping[str, Any],
     max_size: int | None,
     source: tuple[str, ...],
     link: str,
@@ -227,7 +230,7 @@ def report(
     redaction = redaction_of(redact, redact_pattern, strip_prefix)
     if redaction and source:
         raise click.UsageError("--source quotes text as it is; it does not go with --redact")
-    may_be_job = len(snaps) > 1 and "-" not in snaps and not separate and not devices
+    may_be_job = len(snaps) > 1 and "-" not in snaps and not (separate or devices or part)
     if may_be_job and _are_ranks(snaps):
         from snapreport.commands.job import JobPage, run_job
 
@@ -249,7 +252,7 @@ def report(
     # A bad template is reported before the files are read. Redaction has made the names relative already.
     links = SourceLinks(link, () if redaction else strip_prefix)
     with progress.shown():
-        snapshots = load_all(snaps, rules, inference=not no_inference, redaction=redaction, devices=devices)
+        snapshots = load_all(snaps, rules, inference=not no_inference, redaction=redaction, devices=devices, part=part)
         if may_be_job and _recorded_ranks(snapshots):
             from snapreport.commands.job import JobPage, write_loaded_job
 

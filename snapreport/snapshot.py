@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from snapreport.contracts.stats import FileStats
     from snapreport.search.evaluate import Searcher
     from snapreport.search.texts import StackTexts
+    from snapreport.timeline.part import Range
 
 
 class Snapshot:
@@ -144,9 +145,27 @@ class Snapshot:
                 except SnapshotError as error:
                     raise SnapshotError(f"{self.recording.path}: device {device}: {error}") from None
                 self._idle = timeline if is_idle else self._idle
-            timeline._others = lambda: [self.timeline(other) for other in self.devices if other != device]
-            self._timelines[device] = timeline
+            self._keep(device, timeline)
         return self._timelines[device]
+
+    def _keep(self, device: int, timeline: DeviceTimeline) -> None:
+        timeline._others = lambda: [self.timeline(other) for other in self.devices if other != device]
+        self._timelines[device] = timeline
+
+    def part(self, *, events: Range | None = None, last: int | None = None, steps: Range | None = None) -> Snapshot:
+        """This snapshot as if only some events of each device had been recorded: ``events`` from the first to the one
+        before the end (None: to its end), the ``last`` ones, or those of ``steps``, by their numbers, end excluded.
+
+        What is alive at its beginning is memory from before the trace; events are numbered from 0 again. Raises
+        ValueError for a range without any, :class:`SnapshotError` if no device has an event in it.
+        """
+        from snapreport.timeline.part import PartChoice, part_of
+
+        recording, timelines = part_of(self.recording, self.timeline, PartChoice(events, last, steps))
+        part = Snapshot(recording, self._rules, inference=self._inference)
+        for device, timeline in timelines.items():
+            part._keep(device, timeline)
+        return part
 
     def query(self, text: str, device: int | None = None) -> pl.DataFrame:
         """The allocations that match ``text``, in birth order, of one device or of all.
@@ -237,12 +256,21 @@ class Snapshot:
 
 
 def load(
-    path: str | os.PathLike[str], rules: str | os.PathLike[str] | None = None, *, inference: bool = True
+    path: str | os.PathLike[str],
+    rules: str | os.PathLike[str] | None = None,
+    *,
+    inference: bool = True,
+    events: Range | None = None,
+    last: int | None = None,
+    steps: Range | None = None,
 ) -> Snapshot:
     """Read a snapshot file (``-``: standard input). Raises :class:`SnapshotError` for whatever is not one.
 
     rules: a TOML file of categories that are asked before the built-in ones, see :func:`load_rules`. inference: whether
-      categories that neither a stack nor a free tells are inferred from phases, sizes and lifetimes.
+      categories that neither a stack nor a free tells are inferred from phases, sizes and lifetimes. events, last,
+      steps: a part of the trace, see :meth:`Snapshot.part`.
     """
     own = None if rules is None else load_rules(rules)
-    return Snapshot(open_recording(path), own, inference=inference)
+    snapshot = Snapshot(open_recording(path), own, inference=inference)
+    is_whole = events is None and last is None and steps is None
+    return snapshot if is_whole else snapshot.part(events=events, last=last, steps=steps)

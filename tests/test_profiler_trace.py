@@ -128,6 +128,15 @@ class TestReal:
                     text
                 )
 
+    def test_a_part_of_it_has_the_whole_curve_of_its_range(self, plain):
+        whole = snapreport.load(plain.trace)
+        device = whole.devices[0]
+        count = len(whole.events(device))
+        part = whole.part(events=(count // 3, count // 2))
+        expected = whole.curve(device)["allocated"].to_list()[count // 3 : count // 2 + 1]
+        assert part.curve(device)["allocated"].to_list() == expected
+        assert build_report([part])
+
     def test_what_cannot_be_told_is_said(self, plain):
         text = " ".join(in_process("stats", plain.trace).out.split())
         assert "At every event, allocated is what the profiler counted." in text

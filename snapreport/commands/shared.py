@@ -4,11 +4,12 @@ the pipe.
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from snapreport.reading.redaction import Redaction
     from snapreport.report.source_links import SourceLinks
     from snapreport.snapshot import Snapshot
+    from snapreport.timeline.part import Range
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 BROKEN_PIPE = 141  # 128 + the signal's number, as shells count
@@ -70,6 +72,41 @@ class ValuesType(click.ParamType):  # type: ignore[type-arg]  # generic in newer
         if not values or not all(0 < number < 1e12 for number in values):
             self.fail(f"{value!r} is not a list of numbers above 0; try 4,8,16", param, ctx)
         return values
+
+
+class RangeType(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only
+    """Numbers from A to the one before B: ``A:B``, with either left out."""
+
+    name = "range"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Range:
+        if isinstance(value, tuple):
+            return value
+        bounds = re.fullmatch(r"(\d{0,18}):(\d{0,18})", value)
+        first, end = (int(bound) if bound else None for bound in bounds.groups()) if bounds else (None, 0)
+        if end is not None and end <= (first or 0):
+            self.fail(f"{value!r} is not a range of numbers from 0 whose end is excluded; try 3:5", param, ctx)
+        return first, end
+
+
+def part_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """The options --events, --last and --steps, as ``part``: keywords of :meth:`snapreport.Snapshot.part`."""
+
+    @functools.wraps(command)
+    def with_part(*args: Any, events: Range | None, last: int | None, steps: Range | None, **others: Any) -> Any:
+        part = {"events": events, "last": last, "steps": steps}
+        chosen = {name: value for name, value in part.items() if value is not None}
+        if len(chosen) > 1:
+            raise click.UsageError(f"{' and '.join(f'--{name}' for name in chosen)} choose different parts of a trace")
+        return command(*args, part=chosen, **others)
+
+    for name, kind, metavar, text in (
+        ("--steps", RangeType(), "A:B", "Only the events of steps A to B-1, by their numbers in the report."),
+        ("--last", click.IntRange(1), "N", "Only the last N events of each device."),
+        ("--events", RangeType(), "A:B", "Only events A to B-1 of each device. What was alive before counts as older."),
+    ):
+        with_part = click.option(name, type=kind, metavar=metavar, help=text)(with_part)
+    return with_part
 
 
 def settings_option(command: Command) -> Command:
@@ -229,9 +266,11 @@ def load_all(
     inference: bool = True,
     redaction: Redaction | None = None,
     devices: Sequence[int] = (),
+    part: Mapping[str, Any] | None = None,
 ) -> list[Snapshot]:
     """Read the snapshots. ``rules``: a file of categories; ``inference``: see :func:`snapreport.load`; ``redaction``:
-    what to redact; ``devices``: the only ones, all if none are given.
+    what to redact; ``devices``: the only ones, all if none are given; ``part``: keywords of
+    :meth:`snapreport.Snapshot.part`.
     """
     if list(snaps).count("-") > 1:
         raise click.UsageError("standard input can be read once only")
@@ -252,6 +291,10 @@ def load_all(
     if devices:
         for snapshot in loaded:
             _keep_devices(snapshot, devices)
+    if part:
+        for number, snapshot in enumerate(loaded):
+            loaded[number] = snapshot.part(**part)
+            release_freed()
     names = ", ".join(shown_path(snap) if snap != "-" else "standard input" for snap in snaps[:3])
     name_file(names if len(snaps) <= 3 else f"{names}, … ({len(snaps)} snapshots)")
     return loaded

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import click
 from msgspec import UNSET
@@ -17,6 +17,7 @@ from snapreport.commands.shared import (
     link_options,
     load_all,
     max_memory_option,
+    part_options,
     pipe_safe,
     redact_options,
     redaction_of,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     "--query", metavar="TEXT", help="Only the allocations that match, e.g. 'size>1MiB live:peak -file:optim'."
 )
 @device_option
+@part_options
 @colour_option
 @link_options
 @category_options
@@ -55,6 +57,7 @@ def stats(
     markdown: bool,
     query: str | None,
     devices: tuple[int, ...],
+    part: Mapping[str, Any],
     link: str,
     strip_prefix: tuple[str, ...],
     rules: str | None,
@@ -79,7 +82,7 @@ def stats(
 
     redaction = redaction_of(redact, redact_pattern, strip_prefix)
     links = SourceLinks(link, () if redaction else strip_prefix)
-    snapshots = load_all(snaps, rules, inference=not no_inference, redaction=redaction, devices=devices)
+    snapshots = load_all(snaps, rules, inference=not no_inference, redaction=redaction, devices=devices, part=part)
     text = _brief(snapshots, as_json) if brief else _text(snapshots, as_json, frames, markdown, query, links)
     pipe_safe(lambda: echo(text))
     if link:

@@ -29,7 +29,7 @@ from snapreport.findings.saving import CLOSE, Saving, SavingRow, live_mask, repl
 from snapreport.sentence import bytes_change, bytes_part, event_part, sentence
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
-from snapreport.timeline.recording_gaps import has_history
+from snapreport.timeline.recording_gaps import has_history, recording_start
 
 Rule = Callable[[AdviceContext], Advice | None]
 RULES: tuple[Rule, ...] = (
@@ -206,7 +206,8 @@ def _second_maximum(timeline: DeviceTimeline, saving: Saving) -> str:
     where = "failure" if timeline.peak_event in timeline.oom_events else "peak"
     here = sentence("It frees {} at the {where}, but", bytes_part(saving.at_peak_bytes), where=where)
     if saving.peak_event < 0:
-        return sentence("{here} what was allocated before recording started is then the highest.", here=here)
+        start = recording_start(timeline)
+        return sentence("{here} what was allocated {start} is then the highest.", here=here, start=start)
     high = "almost as high" if saving.peak_bytes >= CLOSE * timeline.peak_bytes else "then the highest"
     return sentence("{here} {} is {high}.", event_part(saving.peak_event), here=here, high=high)
 

@@ -33,6 +33,7 @@ from snapreport.sentence import bytes_part, listed, sentence
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.phases import BACKWARD, FORWARD, OPTIMIZER_STEP, PHASES, ZERO_GRAD
+from snapreport.timeline.recording_gaps import recording_end, recording_start
 
 _LISTED = 3
 _ALMOST_ALL = 0.95
@@ -111,8 +112,8 @@ def _new_at_end(
             kind="live_at_end",
             device=timeline.device,
             severity="info",
-            title=_title(evidence, len(timeline.steps)),
-            detail=[*_growth(timeline, evidence, repetitions, verdict), _largest(evidence), _when(evidence)],
+            title=_title(timeline, evidence),
+            detail=[*_growth(timeline, evidence, repetitions, verdict), _largest(evidence), _when(timeline, evidence)],
             bytes=size,
             event=last,
             stack=stacks[0]["stack"],
@@ -124,25 +125,22 @@ def _new_at_end(
     ]
 
 
-def _title(evidence: LiveAtEndEvidence, steps: int) -> str:
+def _title(timeline: DeviceTimeline, evidence: LiveAtEndEvidence) -> str:
     size, categories = evidence["new_bytes"], evidence["categories"]
     first = categories[0]
-    since = "from this step" if steps == 1 else "from this trace"
+    since = "from this step" if len(timeline.steps) == 1 else "from this trace"
+    text = sentence("{since} were still allocated {end}", since=since, end=recording_end(timeline))
     if first["bytes"] >= _ALMOST_ALL * size:
         if first["category"] == "unknown":
-            return sentence("{} {since} were still allocated when recording stopped", bytes_part(size), since=since)
+            return sentence("{} {text}", bytes_part(size), text=text)
         name = category_text(first["category"])
-        return sentence(
-            "{} of {name} {since} were still allocated when recording stopped", bytes_part(size), name=name, since=since
-        )
+        return sentence("{} of {name} {text}", bytes_part(size), name=name, text=text)
     shares = [
         sentence("{} {}", share_text(row["bytes"], size), category_text(row["category"]))
         for row in categories[:_LISTED]
         if row["bytes"] >= 0.01 * size
     ]
-    return sentence(
-        "{} {since} were still allocated when recording stopped: {}", bytes_part(size), listed(shares), since=since
-    )
+    return sentence("{} {text}: {}", bytes_part(size), listed(shares), text=text)
 
 
 def _growth(
@@ -169,16 +167,16 @@ def _largest(evidence: LiveAtEndEvidence) -> str:
     return sentence("Largest: {}.", listed(top))
 
 
-def _when(evidence: LiveAtEndEvidence) -> str:
+def _when(timeline: DeviceTimeline, evidence: LiveAtEndEvidence) -> str:
     early, older, size = evidence["first_half_bytes"], evidence["older_bytes"], evidence["new_bytes"]
     part = (
         "All of it was" if early == size else "None of it was" if not early else sentence("{} were", bytes_part(early))
     )
     text = sentence("{part} allocated in the first half of the trace.", part=part)
-    return (
-        sentence("{text} Another {} were allocated before recording started.", bytes_part(older), text=text)
-        if older
-        else text
+    if not older:
+        return text
+    return sentence(
+        "{text} Another {} were allocated {start}.", bytes_part(older), text=text, start=recording_start(timeline)
     )
 
 

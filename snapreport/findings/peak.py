@@ -35,7 +35,7 @@ from snapreport.sentence import bytes_part, device_part, event_part, joined, sen
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.recorded_totals import RecordedPeaks, recorded_peaks
-from snapreport.timeline.recording_gaps import has_history, lost_events
+from snapreport.timeline.recording_gaps import has_history, lost_events, recording_start
 
 _LATE = 0.75
 """The last stretch before the peak begins where allocated was last at most this share of the peak."""
@@ -327,7 +327,11 @@ def _basis(timeline: DeviceTimeline, evidence: PeakEvidence) -> list[str]:
     if evidence["before_trace_bytes"] and has_history(timeline):
         older = evidence["before_trace_bytes"]
         lines.append(
-            sentence("{} of it was allocated before recording started.", share_text(older, timeline.peak_bytes))
+            sentence(
+                "{} of it was allocated {start}.",
+                share_text(older, timeline.peak_bytes),
+                start=recording_start(timeline),
+            )
         )
     return lines
 

@@ -46,13 +46,13 @@ def _retained(context: AdviceContext) -> np.ndarray:
     forward = context.category("activation") & (phase == FORWARD)[context.stack] & (context.born >= 0)
     # Of frees without a stack trace nothing is known: the autograd engine's threads have none either.
     outside = (context.free_stack > 0) & ~is_among(phase, (FORWARD, BACKWARD))[context.free_stack]
-    rows = np.flatnonzero(forward & outside & (backward_ends(context) < context.freed))
+    freed = forward & (context.freed < len(context.timeline.events))
+    rows = np.flatnonzero(freed & outside & (backward_ends(context) < context.freed))
     # Frees with no allocation between them free one graph.
     births = births_until(context)
     table = pl.DataFrame({"row": rows, "stack": context.stack[rows], "graph": births[context.freed[rows]]})
     graph = pl.len().over("graph") >= FEWEST_TENSORS, pl.col("stack").n_unique().over("graph") >= FEWEST_LINES
     table = table.filter(*graph)
-    freed = forward & (context.freed < len(context.timeline.events))
     every = np.bincount(context.stack[freed], minlength=len(phase))
     mostly = np.bincount(table["stack"].to_numpy(), minlength=len(phase)) >= np.maximum(_MOSTLY * every, 2)
     found[table.filter(pl.Series(mostly[table["stack"].to_numpy()]))["row"].to_numpy()] = True

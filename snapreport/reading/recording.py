@@ -33,6 +33,15 @@ ACTIVE_STATES = ("active_allocated", *PENDING_STATES)
 SNAPSHOT, PROFILER = "snapshot", "profiler"
 
 
+@dataclass(frozen=True)
+class Part:
+    """The events of a trace that a record has: from ``first`` to the one before ``end``, of ``whole`` events."""
+
+    first: int
+    end: int
+    whole: int
+
+
 @dataclass
 class DeviceRecord:
     """One device's recorded history and final state. A profiler trace has no final state: no segments, and at most one
@@ -48,6 +57,7 @@ class DeviceRecord:
     blocks: a row per block of the segments, in order: ``segment`` Int32 (a row of ``segments``), ``address`` UInt64,
       ``size``, ``requested_size`` Int64, ``state`` String, ``stack`` Int32.
     counted_allocated, counted_reserved: Int64 bytes, the profiler's totals after each event; None in snapshots.
+    part: which events of the trace these are, if not all; segments and blocks are the state after the last of them.
     """
 
     device: int
@@ -57,6 +67,7 @@ class DeviceRecord:
     blocks: pl.DataFrame
     counted_allocated: np.ndarray | None = None
     counted_reserved: np.ndarray | None = None
+    part: Part | None = None
 
 
 @dataclass(eq=False)

@@ -12,7 +12,7 @@ from snapreport.report.span_columns import broken_sentence
 from snapreport.sentence import bytes_part, joined, sentence
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.lifetimes import action_codes
-from snapreport.timeline.recording_gaps import START_EARLY, has_history, lost_events
+from snapreport.timeline.recording_gaps import START_EARLY, has_history, lost_events, recording_start
 
 MIN_SHARE = 0.01
 """Share of the peak below which a line is omitted."""
@@ -37,12 +37,13 @@ def assurances(timeline: DeviceTimeline) -> list[str]:
         return [*lines, *_profile_lines(timeline)]
     if timeline.overflowed is False:
         lines.append("The trace did not overflow.")
-    if not timeline.reconciliation_bytes:
+    part = timeline.recording.devices[timeline.device].part
+    if not timeline.reconciliation_bytes and (not part or part.end == part.whole):
         lines.append("The replay ends with exactly the blocks of the final state.")
     before = timeline.allocations["alloc_event"] < 0
     if before.any():
         size = bytes_part(int(timeline.allocated[0]))
-        since = "before the first event" if lost_events(timeline) else "before recording started"
+        since = recording_start(timeline)
         lines.append(
             sentence("{} of {size} existed {since}.", plural(int(before.sum()), "allocation"), size=size, since=since)
         )
@@ -82,7 +83,8 @@ def _readings(timeline: DeviceTimeline) -> list[str]:
     codes = action_codes(timeline.events)
     lines: list[str] = []
     orphans = rows.filter(pl.col("origin") == "freed")
-    if len(orphans):
+    part = timeline.recording.devices[timeline.device].part
+    if len(orphans) and not (part and part.first):
         size = bytes_part(int(orphans["size"].sum()))
         lines.append(
             sentence(
@@ -126,12 +128,9 @@ def _without_stack_trace(timeline: DeviceTimeline) -> list[str]:
     lines: list[str] = []
     if older >= MIN_SHARE * peak:
         share = share_text(older, peak)
-        if lost_events(timeline):
-            text = "{share} of the peak was allocated before the first event and has no stack trace."
-            lines.append(sentence(text, share=share))
-        else:
-            text = "{share} of the peak was allocated before recording started and has no stack trace."
-            lines.append(sentence(f"{text} {START_EARLY}", share=share))
+        start, remedy = recording_start(timeline), "" if lost_events(timeline) else f" {START_EARLY}"
+        text = "{share} of the peak was allocated {start} and has no stack trace.{remedy}"
+        lines.append(sentence(text, share=share, start=start, remedy=remedy))
     if bare - older >= MIN_SHARE * peak:
         share = share_text(bare - older, peak)
         text = sentence(

@@ -16,7 +16,7 @@ from snapreport.number_format import bytes_text, device_name, upper_first
 from snapreport.report.about_recording import assurances, doubts
 from snapreport.report.finding_cards import rank
 from snapreport.report.stack_lines import stack_lines
-from snapreport.report.summary import shown_notes, shown_settings
+from snapreport.report.summary import file_line, shown_notes, shown_settings
 from snapreport.sentence import joined
 from snapreport.snapshot import Snapshot
 from snapreport.terminal import visible
@@ -38,7 +38,7 @@ _OF_ALLOCATOR = (
 def stats_text(snapshot: Snapshot) -> str:
     """Everything that ``snapreport stats`` prints for one snapshot."""
     recording, found = snapshot.recording, findings(snapshot)
-    lines = [f"{recording.name} ({bytes_text(recording.file_bytes)})"]
+    lines = [file_line(recording)]
     devices = [
         t for t in map(snapshot.timeline, snapshot.devices) if len(t.events) or len(t.allocations) or t.reserved.any()
     ]

@@ -16,6 +16,7 @@ from snapreport.findings.opening import opening
 from snapreport.findings.peak import composition
 from snapreport.findings.run import findings
 from snapreport.number_format import bytes_text, count_text, device_name
+from snapreport.reading.recording import Recording
 from snapreport.report.about_recording import assurances, doubts
 from snapreport.report.attribution import NO_NAMES, Breakdown, breakdown_text, breakdowns
 from snapreport.report.comparison import DiffTable
@@ -110,7 +111,7 @@ def summarise(snapshots: Sequence[Snapshot], title: str, links: SourceLinks = RE
     first = stacks = 0
     for number, snapshot in enumerate(snapshots):
         recording = snapshot.recording
-        summary.files.append(f"{recording.name} ({bytes_text(recording.file_bytes)})")
+        summary.files.append(file_line(recording))
         summary.settings += shown_settings(recording.settings)
         summary.notes += shown_notes(recording.notes)
         if recording.recorder is not None:
@@ -168,6 +169,12 @@ def summarise(snapshots: Sequence[Snapshot], title: str, links: SourceLinks = RE
     peak_lines = peak_lines or [HeadlineSentence("No allocations were recorded in this snapshot.")]
     summary.headline += [lines for lines in (said + errors, peak_lines, others) if lines]
     return summary
+
+
+def file_line(recording: Recording) -> str:
+    """The file's name, its size, and whether only a part of its trace is shown."""
+    part = "; a part of its trace" if "part" in recording.notes else ""
+    return f"{recording.name} ({bytes_text(recording.file_bytes)}{part})"
 
 
 UNLIMITED = (1 << 63) - 1

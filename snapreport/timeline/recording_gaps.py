@@ -57,11 +57,14 @@ def find_gaps(timeline: Timeline) -> list[Gap]:
 
     A recording that starts late is not a gap by itself: everything since its start is recorded.
     """
+    part = timeline.recording.devices[timeline.device].part
     if timeline.recording.is_profiled:
         return [gap for gap in (_missing_frees(timeline), _other_total(timeline)) if gap]
     if not has_history(timeline):
         return [Gap("no history", "Recorded without history: only the final state is known.", _RECORD)]
-    found = [_ring(timeline), _missing_allocations(timeline), _missing_frees(timeline), _earlier_peak(timeline)]
+    found = [_ring(timeline), _missing_allocations(timeline), _missing_frees(timeline)]
+    if not part or part.first == 0:
+        found.append(_earlier_peak(timeline))
     if difference := timeline.reconciliation_bytes:
         more = "more" if difference > 0 else "less"
         text = f"The replay ends with {bytes_text(abs(difference))} {more} than the final blocks: events are missing."
@@ -89,7 +92,8 @@ def _ring(timeline: Timeline) -> Gap | None:
         return Gap("overflowed", "The trace overflowed: its oldest events are lost.", _LARGER_RING)
     if timeline.overflowed is False:
         return None
-    events, limit = len(timeline.events), _limit(timeline)
+    part = timeline.recording.devices[timeline.device].part
+    events, limit = part.whole if part else len(timeline.events), _limit(timeline)
     is_full = events >= limit if limit else _is_round(events) and int(timeline.reserved[0]) > 0
     if not is_full:
         return None
@@ -120,8 +124,20 @@ def _is_round(events: int) -> bool:
 
 
 def lost_events(timeline: Timeline) -> bool:
-    """Whether the trace began earlier than its first event: its oldest events are lost."""
-    return _ring(timeline) is not None
+    """Whether the trace began earlier than its first event: its oldest events are lost, or this is a later part."""
+    part = timeline.recording.devices[timeline.device].part
+    return bool(part and part.first) or _ring(timeline) is not None
+
+
+def recording_start(timeline: Timeline) -> str:
+    """Before what memory from before the trace was allocated."""
+    return "before the first event" if lost_events(timeline) else "before recording started"
+
+
+def recording_end(timeline: Timeline) -> str:
+    """What the last event is: "when recording stopped", or the end of a part of the trace."""
+    part = timeline.recording.devices[timeline.device].part
+    return "at the end of this part" if part and part.end < part.whole else "when recording stopped"
 
 
 def _missing_allocations(timeline: Timeline) -> Gap | None:

@@ -45,11 +45,11 @@ def state_at(timeline: Timeline, position: int) -> State:
     """The state after an event. Raises ValueError for a position outside of -1 … events - 1."""
     if not -1 <= position < len(timeline.events):
         raise ValueError(f"no position {position}: the trace has -1 to {len(timeline.events) - 1}")
-    all_blocks = timeline.blocks
-    segments = all_blocks.segments.filter(_live(position)).sort("address")
-    own = (pl.Series("block", all_blocks.size), pl.Series("pending_from", all_blocks.pending_from))
-    live = timeline.allocations.select("id", "addr", "size", "alloc_event", "free_event").with_columns(own)
-    live = live.filter(_live(position)).sort("addr")
+    found = timeline.blocks_at(position)
+    segments = found.segments.filter(_live(position)).sort("address")
+    own = (pl.Series("block", found.size), pl.Series("pending_from", found.pending_from))
+    live = timeline.allocations.select("id", "addr", "size", "alloc_event", "free_event").filter(_live(position))
+    live = live.with_columns(own).sort("addr")
     pending = live["pending_from"].to_numpy() <= position
     address, size = live["addr"].to_numpy(), live["block"].to_numpy()
     start, length = segments["address"].to_numpy(), segments["size"].to_numpy()

@@ -13,6 +13,7 @@ import numpy as np
 
 from snapreport.allocator.trace import ALLOC, EMPTY_CACHE, FREE, Trace
 from snapreport.findings.stack_matching import stack_matching
+from snapreport.forecast.reductions import SummedTrace
 
 MOST_INSERTIONS = 1200
 """Insertions on both sides after which two sequences count as different: the search costs their square, a second."""
@@ -47,25 +48,28 @@ class Operations:
         return len(self.alike)
 
 
-def align(first: Trace, second: Trace, growth: float) -> Alignment:
+def align(first: SummedTrace, second: SummedTrace, growth: float) -> Alignment:
     """``growth``: how many times as large the number is in the second recording, above 1. A size may grow with its
-    square: scores of attention do with the length of a sequence.
+    square: scores of attention do with the length of a sequence. Scratch memory of sums is left out.
     """
-    identity = stack_matching(first.timeline.recording, second.timeline.recording)
+    one, two = first.recorded, second.recorded
+    identity = stack_matching(one.timeline.recording, two.timeline.recording)
     ours, theirs = _operations(first, identity.before), _operations(second, identity.after)
     pairs = _shortest_edit(ours, theirs, growth * growth)
-    other = np.full(len(first.size), -1, np.int64)
+    other = np.full(len(one.size), -1, np.int64)
     if pairs is None:
         return Alignment(other, None)
     here, there = pairs
     requests = ours.is_request[here]
     other[ours.item[here[requests]]] = theirs.item[there[requests]]
-    _align_earlier(first, second, other)
+    _align_earlier(one, two, other)
     return Alignment(other, len(ours) + len(theirs) - 2 * len(here))
 
 
-def _operations(trace: Trace, identity: np.ndarray) -> Operations:
-    kept = (trace.kind == FREE) | (trace.kind == ALLOC) | (trace.kind == EMPTY_CACHE)
+def _operations(summed: SummedTrace, identity: np.ndarray) -> Operations:
+    trace = summed.recorded
+    of_allocation = (trace.kind == FREE) | (trace.kind == ALLOC)
+    kept = (of_allocation & ~np.isin(trace.item, summed.scratch)) | (trace.kind == EMPTY_CACHE)
     kind, item = trace.kind[kept].astype(np.int64), trace.item[kept]
     is_request = kind == ALLOC
     if not len(trace.size):

@@ -13,16 +13,17 @@ import numpy as np
 import polars as pl
 
 from snapreport.allocator.placement import Ascending
-from snapreport.allocator.replay import Replayed
+from snapreport.allocator.replay import Replayed, replay
 from snapreport.allocator.settings import AllocatorSettings, parse_settings
-from snapreport.allocator.whatif import FRESH, Change, WhatIf
+from snapreport.allocator.whatif import WhatIf
 from snapreport.contracts.finding import Confidence
 from snapreport.findings.saving import live_mask
 from snapreport.forecast.alignment import Alignment, align
 from snapreport.forecast.batch_growth import batch_growth
-from snapreport.forecast.size_laws import ADOPTED, UNKNOWN, SizeLaws, size_laws
-from snapreport.number_format import count_text
-from snapreport.timeline.curves import allocated_curve
+from snapreport.forecast.reductions import SummedTrace
+from snapreport.forecast.size_laws import ADOPTED, LINEAR, UNKNOWN, SizeLaws, size_laws
+from snapreport.forecast.varying_steps import varying_line
+from snapreport.number_format import count_text, share_text
 
 FAR = 1.5
 """Times the largest recorded value, and below the least, up to which a value is near: of 30 programs none took there,
@@ -76,6 +77,7 @@ class DeviceFit:
     def __init__(self, values: Sequence[float], whatifs: Sequence[WhatIf], settings: Sequence[str] = ()) -> None:
         self.values = np.array(values, np.float64)
         self.whatifs = list(whatifs)
+        self.traces = [SummedTrace(whatif.trace) for whatif in whatifs]
         self.settings: AllocatorSettings = parse_settings(list(settings), self.whatifs[-1].own)
         self._laws: dict[int, SizeLaws] = {}
         self._alignments: dict[tuple[int, int], Alignment] = {}
@@ -87,6 +89,12 @@ class DeviceFit:
                 return f"the replay of the recording at {value:g} is not exact: {whatif.check.reason}"
             if whatif.timeline.oom_events:
                 return f"the program ran out of memory at {value:g}: record it at a smaller value"
+            if varying := varying_line(whatif.timeline):
+                share = share_text(varying.bytes, varying.requested_bytes)
+                return (
+                    f"shapes depend on the data: at {value:g} steps differ in {share} of their bytes, most in "
+                    f"{varying.line}; record steps of one shape, such as the largest"
+                )
         last = len(self.values) - 1
         for at in range(last):
             if self.alignment(at, at + 1).insertions is None:
@@ -112,7 +120,7 @@ class DeviceFit:
         key = smaller, larger
         if key not in self._alignments:
             growth = float(self.values[larger] / self.values[smaller])
-            self._alignments[key] = align(self.whatifs[smaller].trace, self.whatifs[larger].trace, growth)
+            self._alignments[key] = align(self.traces[smaller], self.traces[larger], growth)
         return self._alignments[key]
 
     @property
@@ -155,6 +163,8 @@ class DeviceFit:
                 there = whatif.trace.size if len(whatif.trace.size) else np.zeros(1, np.int64)
                 sizes[at] = np.where(other >= 0, there[np.maximum(other, 0)], -1)
             self._laws[own] = size_laws(self.values, sizes, own)
+            scratch = self.traces[own].scratch
+            self._laws[own].kind[scratch], self._laws[own].is_proven[scratch] = LINEAR, True
         return self._laws[own]
 
     def _matched(self, own: int, at: int) -> np.ndarray:
@@ -170,14 +180,14 @@ class DeviceFit:
     def peak_allocated(self, value: float, *, least: bool = False) -> int:
         """Bytes, without a replay of the allocator. ``least``: see :meth:`_sizes`."""
         own = self.nearest(value)
-        return self.whatifs[own].peak_allocated(change_of(self._sizes(own, value, least=least)))
+        return self.traces[own].peak_allocated(self._sizes(own, value, least=least))
 
     def predict(self, value: float, memory: int | None = None) -> Prediction:
         """On ``memory`` bytes for the allocator (None: unlimited)."""
         own = self.nearest(value)
         sizes, least = self._sizes(own, value), self._sizes(own, value, least=True)
         done = self._replay(own, sizes, memory)
-        allocated = self.whatifs[own].peak_allocated(change_of(sizes))
+        allocated = self.traces[own].peak_allocated(sizes)
         confidence = self.confidence(value)
         if _failed(done):
             return Prediction(value, allocated, None, None, None, None, confidence)
@@ -195,13 +205,15 @@ class DeviceFit:
         return None if _failed(done) else done.retries
 
     def _sizes(self, own: int, value: float, *, least: bool = False) -> np.ndarray:
-        """Int64 bytes by allocation at ``value``. Those of unknown growth grow with the value, so that no value is said
-        to fit that does not; with ``least`` they stay as they are above the recorded value, and shrink below it.
+        """Int64 bytes by id of :attr:`SummedTrace.trace` at ``value``. Those of unknown growth grow with the value, so
+        that no value is said to fit that does not; with ``least`` they stay as they are above the recorded value, and
+        shrink below it.
         """
         laws = self.laws(own)
         sizes = laws.sizes(value)
         growth = (min if least else max)(1.0, value / float(self.values[own]))
-        return np.where(laws.kind == UNKNOWN, np.rint(sizes * growth).astype(np.int64), sizes)
+        sizes = np.where(laws.kind == UNKNOWN, np.rint(sizes * growth).astype(np.int64), sizes)
+        return self.traces[own].with_scratch(sizes)
 
     def unmatched_bytes(self) -> int:
         """What only the largest recording has, at most at once; of one recording what may grow or not."""
@@ -211,23 +223,21 @@ class DeviceFit:
     def only_in_one(self, smaller: int, larger: int) -> tuple[int, int, int]:
         """Of two neighbours: requests that only the smaller has, only the larger, and their bytes at most at once."""
         only = [self._matched(own, at) < 0 for own, at in ((smaller, larger), (larger, smaller))]
+        for mask, own in zip(only, (smaller, larger), strict=True):
+            mask[self.traces[own].scratch] = False
         most = max(self._most_at_once(own, mask) for own, mask in zip((smaller, larger), only, strict=True))
         return int(only[0].sum()), int(only[1].sum()), most
 
     def _most_at_once(self, own: int, mask: np.ndarray) -> int:
         """Bytes of some allocations of a recording."""
         size = self.whatifs[own].timeline.allocations["size"].to_numpy()
-        return int(self._curve(own, np.where(mask, size, 0)).max())
-
-    def _curve(self, own: int, sizes: np.ndarray) -> np.ndarray:
-        timeline = self.whatifs[own].timeline
-        alloc, free = (timeline.allocations[name].to_numpy() for name in ("alloc_event", "free_event"))
-        return allocated_curve(alloc, free, sizes, len(timeline.events))
+        return int(self.traces[own].curve(np.where(mask, size, 0)).max())
 
     def peak_moment(self, value: float) -> PeakMoment:
         """The first event after which the peak allocated is reached."""
         own = self.nearest(value)
-        return PeakMoment(own, int(np.argmax(self._curve(own, self._sizes(own, value)))) - 1)
+        sizes = self._sizes(own, value)[: len(self.whatifs[own].trace.size)]
+        return PeakMoment(own, int(np.argmax(self.traces[own].curve(sizes))) - 1)
 
     def growth_at(self, moment: PeakMoment, value: float) -> int:
         """Bytes that one more unit adds to what is live at a moment."""
@@ -259,13 +269,10 @@ class DeviceFit:
         return {category: round(count) for category, count in rows.iter_rows() if round(count)}
 
     def _replay(self, own: int, sizes: np.ndarray, memory: int | None) -> Replayed:
-        return self.whatifs[own].replay(self.settings, change_of(sizes), memory=Ascending(memory), start=FRESH)
+        without = None if sizes.all() else sizes == 0
+        trace = self.traces[own].trace
+        return replay(trace, self.settings, Ascending(memory), start=None, without=without, sizes=sizes)
 
 
 def _failed(done: Replayed) -> bool:
     return done.oom_event is not None or bool(done.failed)
-
-
-def change_of(sizes: np.ndarray) -> Change:
-    """Other sizes by allocation id; one that becomes 0 is an empty tensor, which requests no memory."""
-    return Change(None if sizes.all() else sizes == 0, sizes)

@@ -24,7 +24,7 @@ class Chip:
     ``link``: the page's hash that pins it; ``query``, ``device``: its allocations, on the page's device;
     ``is_advice``: whether it is a remedy; ``effort``: of a remedy; ``told``: the sentences of
     the headline that it repeats; ``links``: of its sentences; ``rule``: of the remedy it names, as in
-    ``page_remedies``, "" for none.
+    ``page_remedies``, "" for none; ``kind``: of the finding.
     """
 
     severity: str
@@ -40,6 +40,7 @@ class Chip:
     told: Sequence[str] = ()
     links: Links = field(default_factory=Links)
     rule: str = ""
+    kind: str = ""
 
 
 def chips(
@@ -125,6 +126,7 @@ def _chip(finding: Finding, found: Sequence[Finding], device: int, stack_base: i
         [sentence("{}.", finding.title), *finding.detail[:1]],
         links,
         next((rule_of(f, stack_base) for f in _remedies(finding, found)), ""),
+        finding.kind,
     )
 
 
@@ -192,6 +194,9 @@ def _link(finding: Finding, device: int, stack_base: int) -> tuple[str, str]:
         parts.append(f"stack={stack + stack_base}")
     if query:
         parts.append(f"query={quote(query, safe='')}")
+        # A leak of some MiB under GiB of weights is a staircase where it stands alone.
+        if finding.kind == "leak":
+            parts.append("timeline.only=yes")
     return "#" + "&".join(parts), query
 
 

@@ -23,12 +23,12 @@ import { LegendHost } from './legend'
 import { Announcer, Notice, skipLink } from './messages'
 import { PageTools } from './page-tools'
 import { prepareViews, REPLAYED_EARLY_EVENTS } from './prerender'
-import { SearchBox } from './search-box'
+import { ONLY, SearchBox } from './search-box'
 import { Split } from './split'
 import { dataOf, Stage } from './stage'
 import { currentView, startState, statePatch } from './start-state'
 import { Toolbar } from './toolbar'
-import { bindVerdict } from './verdict'
+import { bindVerdict, isAboutReserved } from './verdict'
 
 export function startApp(client: DataClient, root: HTMLElement): Controller {
   return new App(client, root)
@@ -65,6 +65,7 @@ class App implements Controller {
     const start = startState(client)
     this.store = new Store(readHash(location.hash, start, client.devices.length))
     this.timeline = new TimelineView(client, this.store)
+    this.timeline.keepsReserved = isAboutReserved
     this.timeline.onDrawn = () => this.afterDraw()
     this.timeline.onHover = () => this.legend.showSoon()
     this.timeline.onPictureState = () => this.showLimits()
@@ -275,6 +276,7 @@ class App implements Controller {
     const scene = this.timeline.currentScene
     const matches = this.stage.matchesOf({ ...state, query: this.previewed ?? state.query }, scene)
     this.timeline.setColouring(this.stage.colouringOf(state, scene), matches)
+    this.timeline.setOnly(state.options[ONLY] === 'yes' && matches && this.previewed === null ? matches.mask : null)
     this.timeline.setCurve(
       this.previewed !== null && matches && scene?.data ? liveBytes(scene.data, matches.mask) : null,
     )

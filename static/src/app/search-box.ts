@@ -14,6 +14,9 @@ import { SearchHelp, SearchList } from './search-drop'
 /** An error at the end of the box may be gone with the next letter: it is shown when none comes, after so many ms. */
 const TOLD_AFTER_MS = 600
 
+/** Option of the state: the timeline shows the matches alone. */
+export const ONLY = 'timeline.only'
+
 export interface SearchParts {
   store: Store
   scene(): Scene | null
@@ -33,6 +36,13 @@ export class SearchBox {
     class: 'floating search-message',
     id: 'search-message',
     role: 'alert',
+    hidden: true,
+  })
+  /** On the timeline: the matches alone, stacked from zero. */
+  private readonly only = h('button', {
+    type: 'button',
+    class: 'small',
+    title: 'Stack the matches alone, from zero',
     hidden: true,
   })
   private readonly list: SearchList
@@ -74,8 +84,15 @@ export class SearchBox {
       { class: 'row search', role: 'search' },
       h('div', { class: 'search-field' }, this.mirror, this.input, this.help.button),
       this.status,
+      this.only,
       h('div', { class: 'column search-drop' }, this.message, this.list.element, this.help.element),
     )
+    this.only.textContent = 'Only these'
+    this.only.addEventListener('click', () => {
+      const { store } = parts
+      const { [ONLY]: isOn, ...options } = store.state.options
+      store.set({ options: isOn ? options : { ...options, [ONLY]: 'yes' }, y: null })
+    })
     const { input } = this
     input.addEventListener('input', () => this.ask(true))
     input.addEventListener('scroll', () => (this.mirror.scrollLeft = input.scrollLeft))
@@ -96,6 +113,8 @@ export class SearchBox {
       this.input.value = state.query
       this.check()
     }
+    this.only.hidden = state.view !== 'timeline' || state.query === ''
+    this.only.setAttribute('aria-pressed', String(state.options[ONLY] === 'yes'))
     this.tell(state)
   }
 

@@ -35,6 +35,12 @@ export function bindVerdict({ state, preview, openLargest }: Page): void {
   for (const leave of ['pointerleave', 'focusout']) verdict?.addEventListener(leave, () => preview(null))
 }
 
+/** Whether the first chip of a device is about reserved memory. */
+export function isAboutReserved(device: number): boolean {
+  const { kind } = document.querySelector<HTMLElement>(`#top .chip[data-device="${device}"]`)?.dataset ?? {}
+  return kind === 'fragmentation' || kind === 'churn'
+}
+
 /** What the report advises for what is open: with a query that of its own chip, else the best of the device. */
 export function remediesPart({ device, query, oom }: State): Node[] {
   const chips = [...document.querySelectorAll<HTMLElement>(`#top .chip[data-device="${device}"]`)]

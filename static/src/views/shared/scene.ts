@@ -9,6 +9,12 @@ const FAN = 64
 
 /** Where memory ran out in the last tenth of the trace, the axis continues after it by this share of its length. */
 const ROOM = 0.07
+/** From this share of the height on, what never changes is folded away where nobody has said otherwise. */
+const MOSTLY_CONSTANT = 0.5
+/** Of the peak: where less changes than this there is nothing to look at. */
+const LEAST_CHANGING = 0.02
+/** Of what changes, shown of the constant part under it. */
+const FOLD_SHARE = 0.06
 /** A failed request is shown whole unless that would press the stack under it flatter than this share of the height. */
 const FLATTEST = 1 / 2.5
 
@@ -32,6 +38,13 @@ export class Scene {
   shown: { size: Float64Array; allocated: Float64Array; reserved: Float64Array } | null = null
   /** What failed requests ask for, by event, where that is not the recorded. */
   requests: ReadonlyMap<number, number> | null = null
+  /** Reserved memory is what the report is about: it stays in sight however far above the stack it is. */
+  keepsReserved = false
+  /** Bytes at the bottom of the stack that are allocated before the trace and never freed. */
+  constant = 0
+  /** 1 for allocations that are drawn; null: all. */
+  private only: Uint8Array | null = null
+  private sizes: readonly [Float64Array | null, Float64Array | null] = [null, null]
   stacks: Stacks | null = null
   allocatedMax: RangeMax | null = null
   reservedMax: RangeMax | null = null
@@ -51,6 +64,7 @@ export class Scene {
   setData(data: DeviceData, stacks: Stacks): void {
     this.data = data
     this.stacks = stacks
+    this.constant = constantBytes(data)
     this.showSizes(null, null, null)
     const { other } = data
     for (let row = 0; row < other.event.length; row++) {
@@ -66,17 +80,35 @@ export class Scene {
     reserved: Float64Array | null,
     requests: ReadonlyMap<number, number> | null,
   ): void {
-    const { data } = this
-    if (!data) return
     this.requests = requests
-    const isReplayed = size !== null || reserved !== null
-    this.shown = isReplayed
-      ? {
-          size: size ?? data.size,
-          allocated: size ? allocatedCurve(data.start, data.end, size, data.P) : data.allocated,
-          reserved: reserved ?? data.reserved,
-        }
-      : null
+    this.sizes = [size, reserved]
+    this.restack()
+  }
+
+  /** Draws these allocations alone, from zero; null: all. */
+  showOnly(only: Uint8Array | null): void {
+    if (only === this.only) return
+    this.only = only
+    this.restack()
+  }
+
+  get isPart(): boolean {
+    return this.only !== null
+  }
+
+  private restack(): void {
+    const { data, only } = this
+    if (!data) return
+    const [left, reserved] = this.sizes
+    const size = only ? (left ?? data.size).map((bytes, id) => (only[id] ? bytes : 0)) : left
+    this.shown =
+      size || reserved
+        ? {
+            size: size ?? data.size,
+            allocated: size ? allocatedCurve(data.start, data.end, size, data.P) : data.allocated,
+            reserved: reserved ?? data.reserved,
+          }
+        : null
     // What is computed when first read stays where it is.
     this.drawn = this.shown ? Object.assign(Object.create(data) as DeviceData, this.shown) : data
     this.allocatedMax = new RangeMax(this.drawn.allocated)
@@ -113,13 +145,33 @@ export class Scene {
     return last >= 0.9 * events && events > 1 ? withRoom(scale, events, ROOM) : scale
   }
 
-  /** Top of the view that shows everything. Reserved and failed requests count unless they would press the stack flat. */
+  /**
+   * Top of the view that shows everything. Reserved and failed requests count unless they would press the stack flat; among
+   * some allocations alone they mean nothing.
+   */
   get yTop(): number {
+    if (this.only && this.drawn && this.allocatedMax)
+      return Math.max(1024, this.allocatedMax.max(0, this.drawn.P) * 1.08)
     const peak = this.info.peakBytes
     const reserved = this.info.stats.peak_reserved_bytes || 0
-    const top = Math.max(peak, reserved <= peak / FLATTEST || peak === 0 ? reserved : 0)
+    const counts = this.keepsReserved || reserved <= peak / FLATTEST || peak === 0
+    const top = Math.max(peak, counts ? reserved : 0)
     const failed = this.info.ooms.map(({ requested, figures }) => (figures ? figures.allocated + requested : 0))
     return Math.max(1024, Math.max(top, Math.min(peak / FLATTEST, Math.max(0, ...failed))) * 1.08)
+  }
+
+  /**
+   * Where the view that shows everything begins: at 0, or just below what changes. choice: "yes", "no", or undefined for what
+   * suits the trace. A stack that is stored as a picture is not folded unasked, since that comes before the columns.
+   */
+  yBottom(choice: string | undefined): number {
+    const { constant, shown, info } = this
+    const top = this.yTop
+    if (choice === 'no' || constant === 0 || shown) return 0
+    const changing = info.peakBytes - constant
+    const suits = constant >= MOSTLY_CONSTANT * top && changing >= LEAST_CHANGING * info.peakBytes
+    if (choice !== 'yes' && (!suits || info.levels.length > 0)) return 0
+    return Math.max(0, constant - FOLD_SHARE * (top - constant))
   }
 
   /** Positions [from, to) of a stretch of the axis: from the state in force at its start to its last event. */
@@ -127,6 +179,13 @@ export class Scene {
     const scale = this.scale(axis) ?? this.events
     return positionsIn({ P: this.info.events + 1, clockUs: this.data?.clockUs ?? null }, scale, x0, x1)
   }
+}
+
+/** Ids come in birth order, those from before the trace that outlive it first (snapreport/timeline/lifetimes.py). */
+function constantBytes({ start, end, size, N, P, n }: DeviceData): number {
+  let bytes = 0
+  for (let id = 0; n > 0 && id < N && start[id] === 0 && end[id] >= P; id++) bytes += size[id]
+  return bytes
 }
 
 function peakMark(info: DeviceInfo): Mark {

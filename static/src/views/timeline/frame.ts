@@ -32,6 +32,8 @@ export interface Frame {
   window: ViewWindow
   plot: Plot
   inks: Inks
+  /** Bytes below which everything is folded away; 0: nothing is. */
+  yBottom: number
   /** The moment of the other views, as an event; null: the peak. */
   moment: number | null
 }

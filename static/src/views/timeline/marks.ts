@@ -125,7 +125,8 @@ function drawMark(frame: Frame, mark: Mark, x: number): void {
     top.fill()
   }
   if (mark.kind !== 'peak') return
-  const y = yToPixel(frame, mark.bytes)
+  const { drawn, isPart } = frame.scene
+  const y = yToPixel(frame, isPart && drawn ? drawn.allocated[mark.event + 1] : mark.bytes)
   if (y < -4 || y > plot.height + 4) return
   rects.ink(inks.panel)
   addDot(frame, x, y, 5.5)
@@ -215,6 +216,7 @@ export function failedRequests(frame: Frame): FailedRequest[] {
   const { scene, scale, plot, window } = frame
   const found: FailedRequest[] = []
   let free = -Infinity
+  if (scene.isPart) return found
   for (const { event, requested: recorded, figures } of scene.info.ooms) {
     const requested = scene.requests?.get(event) ?? recorded
     const x = scale.toAxis(event)

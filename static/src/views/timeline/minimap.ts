@@ -3,7 +3,7 @@
 import { css, type Inks } from '../shared/inks'
 import { h } from '../../ui/dom'
 import type { AxisScale } from '../shared/x-window'
-import type { Scene } from '../shared/scene'
+import type { RangeMax, Scene } from '../shared/scene'
 
 const EDGE_PIXELS = 7
 
@@ -19,6 +19,7 @@ export class Minimap {
   private readonly ctx: CanvasRenderingContext2D
   private readonly pictureCtx: CanvasRenderingContext2D
   private pictureKey = ''
+  private pictured: RangeMax | null = null
   private drag: Drag | null = null
   private scale: AxisScale | null = null
   private shown: { x0: number; x1: number } = { x0: 0, x1: 1 }
@@ -53,8 +54,9 @@ export class Minimap {
     const ratio = devicePixelRatio || 1
     const width = Math.max(1, Math.round(element.clientWidth * ratio))
     const height = Math.max(1, Math.round(element.clientHeight * ratio))
-    const key = [scene.info.index, scale.axis, scene.data !== null, width, height, themeKey].join()
-    if (key !== this.pictureKey) {
+    const key = [scene.info.index, scale.axis, width, height, themeKey].join()
+    if (key !== this.pictureKey || scene.allocatedMax !== this.pictured) {
+      this.pictured = scene.allocatedMax
       picture.width = width
       picture.height = height
       drawPicture(this.pictureCtx, scene, scale, inks)
@@ -133,7 +135,7 @@ function drawPicture(ctx: CanvasRenderingContext2D, scene: Scene, scale: AxisSca
   const { width, height } = ctx.canvas
   ctx.clearRect(0, 0, width, height)
   if (!scene.data || !scene.allocatedMax || !scene.reservedMax) return
-  const top = Math.max(scene.info.peakBytes, scene.yTop) || 1
+  const top = scene.yTop
   const perPixel = (scale.x1 - scale.x0) / width
   const y = (bytes: number): number => height - (bytes / top) * (height - 3)
   const column = (pixel: number): [number, number] =>
@@ -147,7 +149,7 @@ function drawPicture(ctx: CanvasRenderingContext2D, scene: Scene, scale: AxisSca
   }
   ctx.globalAlpha = 1
   ctx.fillStyle = css(inks.reserved)
-  for (let pixel = 0; pixel < end; pixel++) {
+  for (let pixel = 0; pixel < end && !scene.isPart; pixel++) {
     ctx.fillRect(pixel, Math.max(0, y(scene.reservedMax.max(...column(pixel)))), 1, Math.max(1, height / 40))
   }
   // A failure over what was noted at the same event.

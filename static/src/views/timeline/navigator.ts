@@ -74,10 +74,10 @@ export class Navigator {
   /** An event in the middle, over the whole height; a window over everything becomes a twentieth of it. */
   centreOn(event: number): void {
     this.store.jumps++
-    this.change((w, { scale, bounds }) => {
+    this.change((w, { scale, bounds, yBottom }) => {
       const x = scale.toAxis(event)
       const span = this.store.state.x === null ? (bounds.x1 - bounds.x0) / 20 : w.x1 - w.x0
-      return { x0: x - span / 2, x1: x + span / 2, y0: bounds.y0, y1: bounds.y1 }
+      return { x0: x - span / 2, x1: x + span / 2, y0: yBottom, y1: bounds.y1 }
     })
   }
 
@@ -89,29 +89,32 @@ export class Navigator {
 
 export interface Limits extends ViewLimits {
   scale: AxisScale
+  /** Bytes at which the view that shows everything begins; 0 unless what never changes is folded away. */
+  yBottom: number
 }
 
 /** Below this a band of one byte would be taller than most screens. */
 const MIN_BYTES = 64
 
-export function limitsOf(scale: AxisScale, yTop: number): Limits {
-  return { scale, bounds: { x0: scale.x0, x1: scale.x1, y0: 0, y1: yTop }, minXSpan: 1, minYSpan: MIN_BYTES }
+export function limitsOf(scale: AxisScale, yTop: number, yBottom = 0): Limits {
+  return { scale, bounds: { x0: scale.x0, x1: scale.x1, y0: 0, y1: yTop }, yBottom, minXSpan: 1, minYSpan: MIN_BYTES }
 }
 
 export function resolveWindow(state: State, limits: Limits): ViewWindow {
-  const { scale, bounds } = limits
+  const { scale, bounds, yBottom } = limits
   const x: Range = state.x ? [scale.toAxis(state.x[0]), scale.toAxis(state.x[1])] : [bounds.x0, bounds.x1]
-  const y: Range = state.y ?? [bounds.y0, bounds.y1]
+  const y: Range = state.y ?? [yBottom, bounds.y1]
   return clamp({ x0: x[0], x1: x[1], y0: y[0], y1: y[1] }, limits)
 }
 
 /** The part of the state that shows a window. The full range is null, so that it stays full on the other axis too. */
 function windowPatch(window: ViewWindow, limits: Limits): { x: Range | null; y: Range | null } {
-  const { scale, bounds } = limits
+  const { scale, bounds, yBottom } = limits
   const { x0, x1, y0, y1 } = clamp(window, limits)
+  const height = bounds.y1 - bounds.y0
   const slack = (bounds.x1 - bounds.x0) * 1e-9
   return {
     x: x0 <= bounds.x0 + slack && x1 >= bounds.x1 - slack ? null : [scale.toEvent(x0), scale.toEvent(x1)],
-    y: y0 <= 0 && y1 >= bounds.y1 * (1 - 1e-9) ? null : [y0, y1],
+    y: Math.abs(y0 - yBottom) <= height * 1e-9 && y1 >= bounds.y1 - height * 1e-9 ? null : [y0, y1],
   }
 }

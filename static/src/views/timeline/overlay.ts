@@ -25,7 +25,7 @@ export class Overlay {
   /** The last drawn frame; input is measured against it. */
   frame: Frame | null = null
   private readonly strips: Strips
-  private readonly labels = new PlotLabels()
+  readonly labels = new PlotLabels()
   /** The last drawn ones, for hit testing. */
   failed: readonly FailedRequest[] = []
   readonly lines = new Lines()
@@ -35,7 +35,7 @@ export class Overlay {
     const [left, top, bottom] = ['left', 'top', 'bottom'].map((side) =>
       h('canvas', { class: `strip ${side}`, 'aria-hidden': 'true' }),
     )
-    this.elements = [left, top, bottom, this.labels.cards, this.labels.reserved, this.labels.request]
+    this.elements = [left, top, bottom, this.labels.cards, this.labels.reserved, this.labels.request, this.labels.fold]
     const context = (canvas: HTMLCanvasElement): CanvasRenderingContext2D => canvas.getContext('2d')!
     this.strips = { left: context(left), top: context(top), bottom: context(bottom) }
   }
@@ -58,6 +58,7 @@ export class Overlay {
     this.failed = failedRequests(frame)
     drawFailedRequests(frame, this.failed)
     drawMarks(frame)
+    drawBreak(frame)
     const { select, level, box } = pointed
     if (select !== null)
       this.selectOutline.draw(frame, select, level, { stroke: 'accent', fill: 'selection', thickness: 2 })
@@ -76,6 +77,22 @@ function prepare(ctx: CanvasRenderingContext2D, x: number, y: number, width: num
   ctx.clearRect(0, 0, width, height)
   ctx.translate(plot.left - x, plot.top - y)
   ctx.font = FONT
+}
+
+const TOOTH = 7
+
+/** A torn edge across the plot where the axis is broken: what never changes continues below. */
+function drawBreak(frame: Frame): void {
+  const { rects, plot, inks, scene, yBottom, window } = frame
+  if (yBottom === 0 || window.y0 > scene.constant) return
+  const middle = (Math.max(yBottom, window.y0) + scene.constant) / 2
+  const y = yToPixel(frame, middle)
+  if (y > plot.height) return
+  rects.ink(inks.panel)
+  for (let x = 0; x < plot.width; x++) {
+    const tooth = Math.abs((x % (2 * TOOTH)) - TOOTH) - TOOTH / 2
+    rects.add(x, y + tooth - 1.5, x + 1, y + tooth + 1.5)
+  }
 }
 
 function drawBox({ rects, plot, inks }: Frame, box: Box): void {

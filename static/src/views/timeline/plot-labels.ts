@@ -23,6 +23,8 @@ const HEIGHT = 16
 const PADDING = 4
 /** Between a label and what it must not touch. */
 const GAP = 4
+/** Of the peak: less that never changes is not worth a fold. */
+const LEAST_FOLDED = 0.25
 /** Farther from its line a label names nothing. */
 const MOST_AWAY = 44
 
@@ -33,6 +35,19 @@ export class PlotLabels {
   /** Lines for what cards have, over a stack with other sizes. */
   readonly cards = h('div', { class: 'card-lines', 'aria-hidden': 'true' })
 
+  /** What never changes: how much of it is out of sight, or may be. A click folds it away, or shows it. */
+  readonly fold = h('button', { type: 'button', class: 'line-label corner fold-label', hidden: true })
+  /** Called with whether it is to be folded away. */
+  onFold: (isFolded: boolean) => void = () => {}
+  private isFolded = false
+
+  constructor() {
+    this.fold.addEventListener('click', () => this.onFold(!this.isFolded))
+    // Neither a drag of the plot nor a click on what lies below.
+    for (const type of ['pointerdown', 'pointerup', 'dblclick'] as const)
+      this.fold.addEventListener(type, (event) => event.stopPropagation())
+  }
+
   place(frame: Frame, failed: readonly FailedRequest[]): void {
     const taken: LabelBox[] = [...failed]
     const named = failed.find(({ event }) => event === frame.moment) ?? failed[0]
@@ -41,11 +56,24 @@ export class PlotLabels {
     if (request) taken.push(request.box)
     show(this.reserved, frame, reservedLabel(frame, taken))
     this.placeCards(frame)
+    this.placeFold(frame)
+  }
+
+  private placeFold({ plot, scene, yBottom }: Frame): void {
+    const { fold } = this
+    const bytes = scene.shown ? 0 : scene.constant
+    fold.hidden = bytes < LEAST_FOLDED * scene.info.peakBytes || bytes === 0
+    if (fold.hidden) return
+    this.isFolded = yBottom > 0
+    const text = `${this.isFolded ? 'Show' : 'Fold'} ${formatBytes(bytes)} that never change`
+    if (fold.textContent !== text) fold.textContent = text
+    fold.style.transform = `translate(${Math.round(plot.left + GAP)}px, ${Math.round(plot.top + plot.height - HEIGHT - GAP)}px)`
   }
 
   private placeCards(frame: Frame): void {
     const { plot, scene, window } = frame
-    const seen = scene.shown ? CARDS.filter(({ usable }) => usable > window.y0 && usable < window.y1) : []
+    const seen =
+      scene.shown && !scene.isPart ? CARDS.filter(({ usable }) => usable > window.y0 && usable < window.y1) : []
     fill(
       this.cards,
       ...seen.map(({ name, usable }) => {
@@ -167,7 +195,7 @@ export class Lines {
     addTreads(frame, edge, 1)
     if (this.curve && this.curve.values.length === data.P)
       addCurve(frame, stepsOf(frame, this.curve.greatest, this.curve.values), inks.accent)
-    if (scene.info.stats.peak_reserved_bytes <= 0) return
+    if (scene.info.stats.peak_reserved_bytes <= 0 || scene.isPart) return
     const reserved = this.reserved.get([data, ...seen], () => stepsOf(frame, reservedMax, data.reserved))
     addCurve(frame, reserved, inks.reserved)
   }
@@ -189,7 +217,7 @@ function addCurve(frame: Frame, steps: number[], own: Frame['inks']['ink']): voi
 function reservedAtEnd(frame: Frame): { y: number; above: boolean; bytes: number } | null {
   const { scene, window, scale } = frame
   const { drawn: data } = scene
-  if (!data || scene.info.stats.peak_reserved_bytes <= 0) return null
+  if (!data || scene.info.stats.peak_reserved_bytes <= 0 || scene.isPart) return null
   const [, to] = scene.positions(scale.axis, window.x0, window.x1)
   const bytes = data.reserved[Math.min(to, data.reserved.length) - 1]
   if (bytes < window.y0) return null

@@ -24,6 +24,9 @@ import { type Box, PointerInput } from '../shared/pointer'
 import { Scene } from '../shared/scene'
 import { Tracks } from './tracks'
 
+/** Option of the state: whether what never changes is folded away. */
+const FOLD = 'timeline.fold'
+
 export class TimelineView {
   readonly element: HTMLElement
   boxMode = false
@@ -31,6 +34,8 @@ export class TimelineView {
   /** Called when another column is under the pointer, and nothing else was drawn. */
   onHover: () => void = () => {}
   onError: (error: unknown) => void = () => {}
+  /** Whether reserved memory of a device is what the report is about. */
+  keepsReserved: (device: number) => boolean = () => false
   /** Called once it is known whether there is WebGL. */
   onPictureState: () => void = () => {}
 
@@ -68,6 +73,10 @@ export class TimelineView {
       () => this.limits(),
       () => this.overlay.frame?.plot ?? null,
     )
+    this.overlay.labels.onFold = (isFolded) => {
+      store.setOption(FOLD, isFolded ? 'yes' : 'no')
+      store.set({ y: null })
+    }
     this.clicks = new Clicks(store, this.navigator, this.hits)
     this.ruler = new Ruler(store)
     this.tracks = new Tracks(store, this.navigator, () => this.requestFrame())
@@ -129,6 +138,7 @@ export class TimelineView {
   setDevice(index: number, data: DeviceData | null, stacks: Stacks | null): void {
     if (this.scene?.info.index !== index) {
       this.scene = new Scene(this.client.devices[index])
+      this.scene.keepsReserved = this.keepsReserved(index)
       this.provider = null
       this.bands.set(null, null)
       this.picture.keepOnly(index)
@@ -162,6 +172,12 @@ export class TimelineView {
     requests: ReadonlyMap<number, number> | null,
   ): void {
     this.scene?.showSizes(size, reserved, requests)
+    this.requestFrame()
+  }
+
+  /** Draws some allocations alone, stacked from zero (1 per allocation; null: all). */
+  setOnly(mask: Uint8Array | null): void {
+    this.scene?.showOnly(mask)
     this.requestFrame()
   }
 
@@ -249,8 +265,10 @@ export class TimelineView {
   }
 
   private limits(): Limits | null {
-    const scale = this.scene?.scale(this.store.state.axis)
-    return scale ? limitsOf(scale, Math.max(this.scene!.yTop, this.minTop)) : null
+    const { scene, store } = this
+    const scale = scene?.scale(store.state.axis)
+    if (!scene || !scale) return null
+    return limitsOf(scale, Math.max(scene.yTop, this.minTop), scene.yBottom(store.state.options[FOLD]))
   }
 
   private setBox(box: Box | null): void {
@@ -309,6 +327,7 @@ export class TimelineView {
       window,
       plot,
       inks,
+      yBottom: limits.yBottom,
       moment: state.at,
     }
     this.overlay.draw(frame, {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -266,3 +267,20 @@ def test_any_window_size(
     assert opened.js("document.documentElement.scrollWidth") <= size[0]
     box = opened.page.locator(".segments-body").bounding_box()
     assert box["height"] >= 120 and box["width"] > 0.9 * size[0]
+
+
+@pytest.mark.parametrize("name", ["training", "oom", "fragmentation", "pools"])
+def test_lines_end_where_the_common_segments_do(
+    report_of: Callable[..., Path], open_report: Callable[..., Any], name: str
+) -> None:
+    """A line is the size that most of the large segments' memory is in, or twice, four times … as much."""
+    opened = open_report(report_of(corpus.path_of(name)), SEGMENTS, viewport={"width": 1400, "height": 900})
+    opened.settle()
+    view = opened.js("snapreport.debug.view()")
+    sizes = Counter[int]()
+    for segment in view["segments"]:
+        if segment["group"].startswith("Large"):
+            sizes[segment["size"]] += segment["size"]
+    ((common, _),) = sizes.most_common(1)
+    ratio = view["lineBytes"][1] / common
+    assert ratio >= 1 and (int(ratio) & (int(ratio) - 1)) == 0 and ratio == int(ratio)

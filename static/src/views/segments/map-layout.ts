@@ -7,6 +7,8 @@ import type { Groups } from '../shared/groups'
 export const LINE = 18
 export const LINE_STEP = 23
 export const HEADER = 30
+/** Fewer segments than this are cut into several lines where there is room. */
+const FEW = 4
 /** Width left of the lines, for the sizes of their segments, in CSS pixels. */
 export const GUTTER = 96
 const GAP = 6
@@ -171,19 +173,30 @@ function gapsOf(state: AllocatorState, segments: number[], lineBytes: number, wi
 }
 
 /**
- * Bytes per line of small and of large groups, powers of two: as coarse as it takes to show everything at once. Small
- * blocks get a scale of their own: next to segments a thousand times as large they would be invisible.
+ * Bytes per line of small and of large groups, as coarse as it takes to show everything at once: the size that most memory is in
+ * times a power of two, so that lines end where those segments do. Small blocks get a scale of their own: next to segments a
+ * thousand times as large they would be invisible.
  */
 function scaleOf(state: AllocatorState, groups: Groups, shown: Shown[], { height, zoom }: MapWish): [number, number] {
   const bytes = [0, 0]
+  const counts = [0, 0]
+  const bySize = [new Map<number, number>(), new Map<number, number>()]
   for (const { group, segments } of shown) {
     const kind = Number(groups.large[group])
-    for (const segment of segments) bytes[kind] += state.end[segment] - state.start[segment]
+    for (const segment of segments) {
+      const size = state.end[segment] - state.start[segment]
+      bytes[kind] += size
+      counts[kind]++
+      bySize[kind].set(size, (bySize[kind].get(size) ?? 0) + size)
+    }
   }
   const lines = Math.max(4, (height - shown.length * (HEADER + 8)) / LINE_STEP)
   const budget = bytes[0] && bytes[1] ? [Math.max(1, lines * 0.35), Math.max(2, lines * 0.65)] : [lines, lines]
   return [0, 1].map((kind) => {
-    const needed = 2 ** Math.ceil(Math.log2(bytes[kind] / Math.max(1, budget[kind]) + 1))
+    const common = [...bySize[kind]].reduce((most, one) => (one[1] > most[1] ? one : most), [1, 0])[0]
+    const power = Math.ceil(Math.log2((bytes[kind] / Math.max(1, budget[kind]) + 1) / common))
+    // Lines of half a segment make one segment larger, but many harder to compare.
+    const needed = common * 2 ** (counts[kind] < FEW ? power : Math.max(0, power))
     return Math.max(bytes[kind] / MOST_LINES, 64, needed / 2 ** zoom)
   }) as [number, number]
 }

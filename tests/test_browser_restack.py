@@ -1,4 +1,4 @@
-"""The stack with some allocations alone, and with what never changes folded away: heights by an oracle over lifetimes."""
+"""Some allocations stacked alone, and what never changes folded away: heights by an oracle over lifetimes."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import { eventGrid } from '../src/layout/grid'
 import { offsetOf } from '../src/layout/pick'
 import { layOutTile } from '../src/layout/tile'
 import { reportOf } from './report'
-import { randomDevice, trainingDevice } from './trace'
+import { randomDevice, tileSource, trainingDevice } from './trace'
 
 const device = randomDevice(
   { events: 2600, older: 30, stacks: 7, alloc: 0.5, size: (r) => Math.ceil(r() ** 9 * 1e9), times: true },
@@ -54,7 +54,7 @@ test('a device comes back as it was, both ways', async () => {
 })
 
 test('tiles, laid out or stored, are those of the device', async () => {
-  const expected = layOutTile({ ...device.info, ...device }, key)
+  const expected = layOutTile(tileSource(device), key)
   assert.deepEqual(await (await open()).tile(key), expected)
   const client = await open([0])
   const stored = await client.tile(key)
@@ -63,7 +63,7 @@ test('tiles, laid out or stored, are those of the device', async () => {
   await client.device(0)
   assert.deepEqual(await client.tile(key), expected)
   const exact = { ...key, level: eventGrid(device.info).depth, tile: 1, yLevel: 2, yTile: 1 }
-  assert.deepEqual(await client.tile(exact), layOutTile({ ...device.info, ...device }, exact))
+  assert.deepEqual(await client.tile(exact), layOutTile(tileSource(device), exact))
   await assert.rejects(client.tile({ ...key, device: 4 }))
 })
 
@@ -79,7 +79,7 @@ test('the times of a large device are read when first looked at', async () => {
   assert.deepEqual(d.timeUs, Uint32Array.from(large.timeUs!))
   assert.equal(d.clockUs, d.timeUs)
   const timed: TileKey = { ...key, axis: 'time' }
-  assert.deepEqual(await client.tile(timed), layOutTile({ ...large.info, ...large }, timed))
+  assert.deepEqual(await client.tile(timed), layOutTile(tileSource(large), timed))
   // A tile of the time axis alone needs them too, and whoever must answer at once reads them here.
   const other = await openClient(texts, '')
   assert.deepEqual(await other.tile(timed), await client.tile(timed))

@@ -139,7 +139,7 @@ test('bands are named by the heaviest key, and by a match where they hold one', 
       { version: 1, keys, matched: false },
       { version: 2, keys: keys.map((k, id) => 2 * k + mask[id]), matched: true },
     ]) {
-      const lives = { ...d, clockUs: null, bandKeys }
+      const lives = { ...d, axisUs: null, bandKeys }
       for (const level of [0, 1]) {
         const { s } = tileSamples(d, { ...key, level })
         const tolerance = rowHeight(gridOf(d, 'event'), 0)
@@ -173,10 +173,10 @@ test('the worker names tiles by the keys of now, and stored tiles are of stacks 
   client.cancel(key)
   const late = client.tile(key)
   await assert.rejects(early, { name: 'TileCancelled' })
-  const source = { ...d.info, ...d, clockUs: null, bandKeys: { version: 3, keys, matched: false } }
+  const source = { ...d.info, ...d, axisUs: null, bandKeys: { version: 3, keys, matched: false } }
   assert.deepEqual(await late, layOutTile(source, key))
   client.setKeys(0, { version: 4, keys: null, matched: false })
-  assert.deepEqual({ ...(await client.tile(key)), version: 0 }, layOutTile({ ...d.info, ...d, clockUs: null }, key))
+  assert.deepEqual({ ...(await client.tile(key)), version: 0 }, layOutTile({ ...d.info, ...d, axisUs: null }, key))
 })
 
 class CountingStage extends TileStage {
@@ -457,11 +457,12 @@ test('a hatched band has another pixel in every row, a plain one has none', () =
 })
 
 test('a file with a final state only opens on its segments', () => {
-  const of = (events: number, segments: number) => {
+  const of = (ghosts: number, segments: number) => {
     const { info } = device(10, 1)
-    return startView({ ...info, events, stats: { ...info.stats, segments } })
+    return startView({ ...info, ghosts, allocations: 5, stats: { ...info.stats, segments } })
   }
-  assert.deepEqual([of(0, 3), of(0, 0), of(9, 3)], ['segments', 'timeline', 'timeline'])
+  // Also one whose trace allocates and frees nothing.
+  assert.deepEqual([of(5, 3), of(5, 0), of(4, 3)], ['segments', 'timeline', 'timeline'])
 })
 
 test('a report opens coloured by category where most bytes at the peak have one', () => {

@@ -7,7 +7,7 @@ import { tileSamples } from '../src/layout/sampling'
 import { type Spans, tileSpans } from '../src/layout/spans'
 import { layOutTile, meshStored } from '../src/layout/tile'
 import { liveIds, oracleSpans } from './oracle'
-import { random, randomDevice, type TraceShape } from './trace'
+import { random, randomDevice, tileSource, type TraceShape } from './trace'
 
 const SHAPES: TraceShape[] = [
   { events: 700, older: 40, stacks: 5, alloc: 0.55, size: (r) => Math.floor(r() ** 8 * 1e9), times: true },
@@ -102,7 +102,7 @@ test('a mesh lies where the spans do, to half a row, and stored spans give the s
   for (const d of DEVICES) {
     for (const key of tiles(d)) {
       if (d.n === 4200 && key.level > 1) continue // the slow side is cubic
-      const mesh = layOutTile({ ...d.info, ...d }, key)
+      const mesh = layOutTile(tileSource(d), key)
       const grid = gridOf(d, key.axis)
       const row = rowHeight(grid, key.yLevel)
       const width = columnWidth(grid, key.level)
@@ -147,7 +147,7 @@ test('y tiles together hold what the whole height holds', () => {
     const grid = gridOf(d, 'event')
     const { s } = tileSamples(d, { ...key, yTile: 0 })
     for (let yTile = 0; yTile < 2 ** yLevel; yTile++) {
-      const mesh = layOutTile({ ...d.info, ...d }, { ...key, yTile })
+      const mesh = layOutTile(tileSource(d), { ...key, yTile })
       assert.equal(mesh.y0, yTile * ROWS * rowHeight(grid, yLevel))
       for (let q = 0; q < mesh.quads; q++) {
         seen.add(mesh.rep[q])
@@ -166,11 +166,7 @@ test('y tiles together hold what the whole height holds', () => {
 
 test('a tile with too many quads is coarsened, says so, and keeps every byte', () => {
   const d = randomDevice({ events: 20000, older: 10, stacks: 9, alloc: 0.51, size: (r) => Math.ceil(r() * 4096) }, 5)
-  const mesh = layOutTile(
-    { ...d.info, ...d },
-    { device: 0, axis: 'event', level: 0, tile: 0, yLevel: 0, yTile: 0 },
-    3000,
-  )
+  const mesh = layOutTile(tileSource(d), { device: 0, axis: 'event', level: 0, tile: 0, yLevel: 0, yTile: 0 }, 3000)
   assert.ok(mesh.quads <= 3000 && mesh.coarsened > 0)
   const covered = new Float64Array(mesh.samples.length)
   const width = mesh.xSpan / COLUMNS

@@ -3,6 +3,8 @@
 import type { DeviceData, DeviceInfo } from '../src/data/model'
 import { allocatedCurve } from '../src/data/device'
 import { ascending } from '../src/data/on-demand'
+import { axisClock } from '../src/layout/gaps'
+import type { TileSource } from '../src/layout/tile'
 
 /** mulberry32: the same numbers in every run. */
 export function random(seed: number): () => number {
@@ -199,4 +201,9 @@ function deviceOf(
       stack: new Uint32Array(0),
     },
   }
+}
+
+/** What tiles are laid out from. */
+export function tileSource(d: DeviceData): TileSource {
+  return { ...d.info, ...d, axisUs: d.clockUs && axisClock(d.clockUs).us }
 }

@@ -8,6 +8,7 @@ import {
   formatDuration,
   formatMoment,
 } from '../src/layout/format'
+import { axisClock } from '../src/layout/gaps'
 import { byteTicks, eventTicks, eventToUs, positionAtUs, timeTicks, usToEvent } from '../src/layout/ticks'
 import { clamp, type Limits, pan, zoomWithin } from '../src/layout/viewport'
 import { random } from './trace'
@@ -165,4 +166,31 @@ test('events and times map to and fro, also where several events share a µs', (
     const x = -1 + r() * 502
     assert.ok(Math.abs(usToEvent(steady, eventToUs(steady, x)) - x) < 1e-9)
   }
+})
+
+test('idle stretches are shortened, everything else keeps its length, and ticks say the true time', () => {
+  // 1,000 events 10 µs apart, an hour, 1,000 events, a second, 1,000 events.
+  const pauses = new Map([
+    [1000, 3600e6],
+    [2000, 1e6],
+  ])
+  let t = 0
+  const clock = Float64Array.from({ length: 3000 }, (_, i) => (t += i === 0 ? 0 : (pauses.get(i) ?? 10)))
+  const { us, gaps } = axisClock(clock)
+  // The second is nothing beside the hour.
+  assert.deepEqual(
+    gaps.map(({ from, to }) => [from, to]),
+    [[clock[999], clock[1000]]],
+  )
+  for (let i = 1; i < 3000; i++) if (i !== 1000) assert.equal(us[i] - us[i - 1], clock[i] - clock[i - 1])
+  const [{ x0, x1 }] = gaps
+  assert.deepEqual([x0, x1], [us[999], us[1000]])
+  assert.ok(x1 - x0 < 0.05 * us[2999])
+  const ticks = timeTicks(us[1000], us[2999], 4, gaps)
+  assert.ok(ticks.length >= 2 && ticks.every(({ label }) => label.startsWith('+1:00:0')))
+  for (const { value } of ticks) assert.equal((value - us[1000] + clock[1000]) % 250e3, 0)
+  assert.ok(timeTicks(us[0], us[2999], 20, gaps).every(({ value }) => value <= x0 || value >= x1))
+  const steady = Float64Array.from({ length: 30 }, (_, i) => 1000 * i)
+  assert.deepEqual(axisClock(steady), { us: steady, gaps: [] })
+  assert.deepEqual(axisClock(new Float64Array(0)).gaps, [])
 })

@@ -15,9 +15,10 @@ export function startColour(info: DeviceInfo | undefined): ColourBy {
   return info && 2 * info.namedBytes > info.peakBytes && whyNot(info, 'category') === null ? 'category' : 'stack'
 }
 
-/** Without a trace the timeline would be one rectangle: what is known then is the map of segments. */
+/** Where nothing is allocated or freed the timeline would be one rectangle: what is known then is the map of segments. */
 export function startView(info: DeviceInfo | undefined): ViewName {
-  return info && info.events === 0 && info.stats.segments > 0 ? 'segments' : 'timeline'
+  if (!info || info.stats.segments === 0 || info.ooms.length > 0) return 'timeline'
+  return info.allocations === info.ghosts ? 'segments' : 'timeline'
 }
 
 /** The failure that the headline is about, a comparison's first pair, or the first device with a timeline. */

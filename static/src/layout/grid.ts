@@ -5,6 +5,7 @@
 // 2**j tiles of ROWS rows in the same way.
 
 import type { Axis, DeviceData, TileKey } from '../data/model'
+import { axisClock } from './gaps'
 
 export const COLUMNS = 1024
 export const ROWS = 1024
@@ -38,7 +39,7 @@ export function eventGrid(source: GridSource): Grid {
   return { axis: 'event', depth: depthFor(extent), extent, origin: -1, tolerance: rowTolerance(source.peakBytes) }
 }
 
-/** `lastUs`: time of the last event, µs since the first. */
+/** `lastUs`: where the last event lies on the axis of time (gaps.ts). */
 export function timeGrid(source: GridSource, lastUs: number): Grid {
   const extent = Math.floor(lastUs) + 1
   return { axis: 'time', depth: depthFor(extent), extent, origin: 0, tolerance: rowTolerance(source.peakBytes) }
@@ -48,7 +49,7 @@ export function timeGrid(source: GridSource, lastUs: number): Grid {
 export function gridOf(d: DeviceData, axis: Axis): Grid {
   if (axis === 'event') return eventGrid(d.info)
   if (!d.clockUs) throw new Error(`device ${d.info.device} was recorded without times`)
-  return timeGrid(d.info, d.n > 0 ? d.clockUs[d.n - 1] : 0)
+  return timeGrid(d.info, d.n > 0 ? axisClock(d.clockUs).us[d.n - 1] : 0)
 }
 
 function rowTolerance(peakBytes: number): number {

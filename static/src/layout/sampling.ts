@@ -2,6 +2,7 @@
 // never vanishes when zoomed out and every column is the true live set of one true moment.
 
 import { lowerBound } from './binary-search'
+import { axisClock } from './gaps'
 import type { DeviceData, TileKey, Times } from '../data/model'
 import { COLUMNS, columnWidth, type Grid, gridOf } from './grid'
 
@@ -32,20 +33,20 @@ export function eventSamples(allocated: Float64Array, grid: Grid, level: number,
 
 /**
  * Samples of a time tile: a column's positions run from the state in force at its start to the last event inside it.
- * `clockUs` must not descend. Neighbours may show the same position.
+ * `axisUs`: where events lie on the axis. Neighbours may show the same position.
  */
-export function timeSamples(allocated: Float64Array, clockUs: Times, grid: Grid, level: number, tile: number): Samples {
+export function timeSamples(allocated: Float64Array, axisUs: Times, grid: Grid, level: number, tile: number): Samples {
   const width = columnWidth(grid, level)
   const begin = tile * COLUMNS * width
   const count = Math.max(0, Math.min(COLUMNS, Math.ceil((grid.extent - begin) / width)))
   const s = new Int32Array(count)
   let exact = true
   // Events before the column's start: as many as the position then in force.
-  let inForce = lowerBound(clockUs, begin)
+  let inForce = lowerBound(axisUs, begin)
   for (let c = 0; c < count; c++) {
     const columnEnd = begin + (c + 1) * width
     let last = inForce
-    if (last < clockUs.length && clockUs[last] < columnEnd) last = lowerBound(clockUs, columnEnd, last)
+    if (last < axisUs.length && axisUs[last] < columnEnd) last = lowerBound(axisUs, columnEnd, last)
     s[c] = last === inForce ? inForce : greatest(allocated, inForce, last + 1)
     exact &&= last <= inForce + 1
     inForce = last
@@ -57,7 +58,7 @@ export function timeSamples(allocated: Float64Array, clockUs: Times, grid: Grid,
 export function tileSamples(d: DeviceData, key: TileKey): Samples {
   const grid = gridOf(d, key.axis)
   if (key.axis === 'event') return eventSamples(d.allocated, grid, key.level, key.tile)
-  return timeSamples(d.allocated, d.clockUs!, grid, key.level, key.tile)
+  return timeSamples(d.allocated, axisClock(d.clockUs!).us, grid, key.level, key.tile)
 }
 
 /** First index of the greatest value in [from, to). */

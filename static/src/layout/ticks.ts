@@ -3,6 +3,7 @@
 import type { Times } from '../data/model'
 import { upperBound } from './binary-search'
 import { bytesInUnit, formatCount } from './format'
+import type { Gap } from './gaps'
 
 export interface Tick {
   /** in axis units */
@@ -29,14 +30,23 @@ const CLOCK_STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 72
   (s) => s * 1e6,
 )
 
-/** Time ticks; values are µs since the first event. */
-export function timeTicks(x0: number, x1: number, target: number): Tick[] {
+/** Time ticks, labelled by µs since the first event; idle stretches that the axis shortens have none. */
+export function timeTicks(x0: number, x1: number, target: number, gaps: readonly Gap[] = []): Tick[] {
   const rough = (x1 - x0) / Math.max(1, target)
   const step =
     rough < 1e6
       ? Math.max(1, decimalStep(rough))
       : (CLOCK_STEPS.find((s) => s >= rough) ?? Math.ceil(rough / 86400e6) * 86400e6)
-  return marks(x0, x1, step, (value) => timeLabel(value, step))
+  const ticks: Tick[] = []
+  let begin = -Infinity
+  let shift = 0 // what the gaps so far leave out
+  for (const gap of [...gaps, { x0: Infinity, x1: Infinity, to: 0 }]) {
+    const made = marks(Math.max(x0, begin) + shift, Math.min(x1, gap.x0) + shift, step, (us) => timeLabel(us, step))
+    for (const { value, label } of made) ticks.push({ value: value - shift, label })
+    begin = gap.x1
+    shift = gap.to - gap.x1
+  }
+  return ticks
 }
 
 /** "+1.250 s", "+12:05 min", "+3:07 h": in the unit of its size, with as many decimals as the step needs. */

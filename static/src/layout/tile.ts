@@ -1,6 +1,6 @@
 // One tile from the exact columns, or from spans that the file holds: samples → spans → mesh, with as few quads as asked.
 
-import type { TileKey, TileMesh } from '../data/model'
+import type { TileKey, TileMesh, Times } from '../data/model'
 import { COLUMNS, columnWidth, eventGrid, type Grid, type GridSource, rowHeight, tileRect, timeGrid } from './grid'
 import { eventSamples, type Samples, timeSamples } from './sampling'
 import { type Band, layOut, type Spans } from './spans'
@@ -17,20 +17,21 @@ const MAX_COARSENED = 8
 
 /** The columns of a device that stay in the worker. */
 export interface TileSource extends GridSource, Lifetimes {
-  clockUs: Float64Array | null
+  /** Where events lie on the axis of time (gaps.ts). */
+  axisUs: Times | null
 }
 
 function gridFor(source: TileSource, key: TileKey): Grid {
   if (key.axis === 'event') return eventGrid(source)
-  const clock = source.clockUs
-  if (!clock) throw new Error(`device ${key.device} was recorded without times`)
-  return timeGrid(source, clock.length > 0 ? clock[clock.length - 1] : 0)
+  const us = source.axisUs
+  if (!us) throw new Error(`device ${key.device} was recorded without times`)
+  return timeGrid(source, us.length > 0 ? us[us.length - 1] : 0)
 }
 
 function samplesFor(source: TileSource, grid: Grid, key: TileKey): Samples {
   return key.axis === 'event'
     ? eventSamples(source.allocated, grid, key.level, key.tile)
-    : timeSamples(source.allocated, source.clockUs!, grid, key.level, key.tile)
+    : timeSamples(source.allocated, source.axisUs!, grid, key.level, key.tile)
 }
 
 /** Lays out a tile. Where it would need too many quads, the row height that merges and cuts is doubled until they fit. */

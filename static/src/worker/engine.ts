@@ -3,6 +3,7 @@
 
 import { largestFree } from '../allocator/largest-free'
 import { type Lives, type Replayed, replay } from '../allocator/replay'
+import { axisClock } from '../layout/gaps'
 import { layOutTile, meshStored, type TileSource } from '../layout/tile'
 import type { BlobStore } from '../data/blobs'
 import type { DecodedBlob } from '../data/columns'
@@ -74,7 +75,7 @@ export class Engine {
     const columns = readDevice(info, blob)
     if (!this.sources.has(index)) {
       const { start, end, size, stack, category, allocated } = columns
-      this.sources.set(index, { ...info, start, end, size, stack, category, allocated, clockUs: null })
+      this.sources.set(index, { ...info, start, end, size, stack, category, allocated, axisUs: null })
     }
     this.release(info.section)
     return columns
@@ -122,9 +123,9 @@ export class Engine {
       if (spans) return meshStored(info, key, spans)
     }
     const source = await this.source(key.device)
-    if (key.axis === 'time' && !source.clockUs) {
+    if (key.axis === 'time' && !source.axisUs) {
       const timeUs = await this.times(key.device)
-      source.clockUs = timeUs && Float64Array.from(ascending(timeUs))
+      source.axisUs = timeUs && axisClock(ascending(timeUs)).us
     }
     source.bandKeys = this.keys.get(key.device)
     return layOutTile({ ...source, ...source.bandKeys?.shown }, key)

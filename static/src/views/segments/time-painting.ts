@@ -3,6 +3,7 @@
 import type { Places } from './time-layout'
 import type { Replay } from '../../allocator/replay'
 import { formatCount } from '../../layout/format'
+import { axisClock } from '../../layout/gaps'
 import type { Point } from '../shared/event-plot'
 import { css, type Inks, mix, type Rgb, word } from '../shared/inks'
 import { drawMoment } from '../shared/plot-frame'
@@ -127,13 +128,13 @@ interface Rect {
 /** Returns how many rectangles were in sight. Rows of `out` run from the top, which is y1. */
 function paintTime(out: Uint32Array, replay: Replay, places: Places, plot: TimePlot, colours: TimeColours): number {
   const { data, block, segments } = replay
-  const { start, end, N, freeRequestedEvent, P, clockUs } = data
+  const { start, end, N, freeRequestedEvent, P } = data
   const { width, height, x0, x1, y0, y1, scale } = plot
-  const byTime = scale.axis === 'time' && clockUs !== null
+  const clock = scale.axis === 'time' && data.clockUs ? axisClock(data.clockUs).us : null
   const perX = width / (x1 - x0)
   const perY = height / (y1 - y0)
   const xOf = (s: number): number =>
-    ((s <= 0 ? scale.x0 : s >= P ? scale.x1 : byTime ? clockUs![s - 1] : s - 1) - x0) * perX
+    ((s <= 0 ? scale.x0 : s >= P ? scale.x1 : clock ? clock[s - 1] : s - 1) - x0) * perX
   const raster: Raster = { words: out, taken: new Uint8Array(width * height), width, height }
   // One object for all: there may be a million.
   const rect: Rect = { x0: 0, x1: 0, y0: 0, y1: 0 }

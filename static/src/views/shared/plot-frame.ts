@@ -1,6 +1,8 @@
 // The frame around a picture over events: its place, its axes, the lines of moments, in CSS pixels of a 2D canvas.
 
 import type { DeviceInfo } from '../../data/model'
+import { formatDuration } from '../../layout/format'
+import type { Gap } from '../../layout/gaps'
 import { byteTicks, eventTicks, timeTicks } from '../../layout/ticks'
 import { css, type Inks } from './inks'
 import type { XWindow } from './x-window'
@@ -25,12 +27,14 @@ export function pixelToX({ x0, x1 }: XWindow, box: Box, pixel: number): number {
   return x0 + ((pixel - box.left) / box.width) * (x1 - x0)
 }
 
+/** Under a box: ticks, how long shortened stretches are, and at its left what they count, where there is room. */
 export function drawXAxis(
   ctx: CanvasRenderingContext2D,
   box: Box,
-  window: XWindow,
+  { scale, x0, x1 }: XWindow,
   info: DeviceInfo,
   inks: Inks,
+  hasRoom = box.left > 40,
 ): void {
   const y = box.top + box.height
   ctx.fillStyle = css(inks.soft)
@@ -41,24 +45,31 @@ export function drawXAxis(
     ctx.fillText('final state', box.left, y + 7)
     return
   }
-  const target = box.width / (box.width < 500 ? 78 : 104)
-  let free = box.left - 6
-  for (const { value, label } of (window.scale.axis === 'time' ? timeTicks : eventTicks)(
-    window.x0,
-    window.x1,
-    target,
-  )) {
-    const x = xToPixel(window, box, value)
-    ctx.fillRect(Math.round(x), y + 1, 1, 4)
+  const taken: [number, number][] = []
+  const write = (label: string, at: number): void => {
+    const x = xToPixel({ scale, x0, x1 }, box, at)
     const width = ctx.measureText(label).width
     const start = Math.min(Math.max(x - width / 2, box.left - 5), box.left + box.width + 6 - width)
-    if (start < free) continue
+    if (taken.some(([from, to]) => start < to + 12 && start + width > from - 12)) return
     ctx.fillText(label, start, y + 7)
-    free = start + width + 12
+    taken.push([start, start + width])
+  }
+  for (const gap of gapsWithin({ scale, x0, x1 }))
+    write(`${formatDuration(gap.to - gap.from)} idle`, (gap.x0 + gap.x1) / 2)
+  const target = box.width / (box.width < 500 ? 78 : 104)
+  const ticks = scale.axis === 'time' ? timeTicks(x0, x1, target, scale.gaps) : eventTicks(x0, x1, target)
+  for (const { value, label } of ticks) {
+    ctx.fillRect(Math.round(xToPixel({ scale, x0, x1 }, box, value)), y + 1, 1, 4)
+    write(label, value)
   }
   ctx.textAlign = 'right'
-  if (box.left > 40) ctx.fillText(window.scale.axis === 'time' ? 'time' : 'event', box.left - 9, y + 7)
+  if (hasRoom) ctx.fillText(scale.axis === 'time' ? 'time' : 'event', box.left - 9, y + 7)
   ctx.textAlign = 'left'
+}
+
+/** The shortened stretches in sight. */
+export function gapsWithin({ scale: { gaps }, x0, x1 }: XWindow): Gap[] {
+  return gaps.filter((gap) => gap.x1 > x0 && gap.x0 < x1)
 }
 
 /** Byte ticks from 0 to `top` at the left edge, with grid lines over the picture. */

@@ -11,6 +11,8 @@ const FAN = 64
 const ROOM = 0.07
 /** From this share of the height on, what never changes is folded away where nobody has said otherwise. */
 const MOSTLY_CONSTANT = 0.5
+/** Of the peak: less that never changes is not worth a fold. */
+const LEAST_FOLDED = 0.25
 /** Of the peak: where less changes than this there is nothing to look at. */
 const LEAST_CHANGING = 0.02
 /** Of what changes, shown of the constant part under it. */
@@ -160,17 +162,22 @@ export class Scene {
     return Math.max(1024, Math.max(top, Math.min(peak / FLATTEST, Math.max(0, ...failed))) * 1.08)
   }
 
+  /** Whether much never changes, and something does. */
+  get canFold(): boolean {
+    const { constant, shown, info } = this
+    const share = constant / info.peakBytes
+    return !shown && share >= LEAST_FOLDED && share <= 1 - LEAST_CHANGING
+  }
+
   /**
    * Where the view that shows everything begins: at 0, or just below what changes. choice: "yes", "no", or undefined for what
    * suits the trace. A stack that is stored as a picture is not folded unasked, since that comes before the columns.
    */
   yBottom(choice: string | undefined): number {
-    const { constant, shown, info } = this
+    const { constant, info } = this
     const top = this.yTop
-    if (choice === 'no' || constant === 0 || shown) return 0
-    const changing = info.peakBytes - constant
-    const suits = constant >= MOSTLY_CONSTANT * top && changing >= LEAST_CHANGING * info.peakBytes
-    if (choice !== 'yes' && (!suits || info.levels.length > 0)) return 0
+    if (choice === 'no' || !this.canFold) return 0
+    if (choice !== 'yes' && (constant < MOSTLY_CONSTANT * top || info.levels.length > 0)) return 0
     return Math.max(0, constant - FOLD_SHARE * (top - constant))
   }
 

@@ -2,6 +2,7 @@
 
 import type { Axis, DeviceData, DeviceInfo } from '../../data/model'
 import { lowerBound } from '../../layout/binary-search'
+import { axisClock, type Gap } from '../../layout/gaps'
 import { eventGrid, type Grid, gridOf } from '../../layout/grid'
 import { eventToUs, usToEvent } from '../../layout/ticks'
 import { clamp } from '../../layout/viewport'
@@ -51,7 +52,7 @@ function clamped({ scale, x0, x1 }: XWindow): XWindow {
 export function xOfPosition(data: DeviceData, scale: AxisScale, position: number): number {
   if (position <= 0) return scale.x0
   if (position >= data.P) return scale.x1
-  return scale.axis === 'time' && data.clockUs ? data.clockUs[position - 1] : position - 1
+  return scale.axis === 'time' && data.clockUs ? axisClock(data.clockUs).us[position - 1] : position - 1
 }
 
 export interface AxisScale {
@@ -60,6 +61,8 @@ export interface AxisScale {
   /** Everything there is, in axis units. */
   readonly x0: number
   readonly x1: number
+  /** Idle stretches that are shortened; none on the event axis. */
+  readonly gaps: readonly Gap[]
   /** Axis units of a moment in events; -1 is the state before the first event, n the end. */
   toAxis(event: number): number
   toEvent(x: number): number
@@ -67,17 +70,18 @@ export interface AxisScale {
 
 export function eventScale(info: DeviceInfo): AxisScale {
   const same = (x: number): number => x
-  return { axis: 'event', ...extentOf(eventGrid(info)), toAxis: same, toEvent: same }
+  return { axis: 'event', ...extentOf(eventGrid(info)), gaps: [], toAxis: same, toEvent: same }
 }
 
-/** µs since the first event. Null where the snapshot has no times, and until they are read. */
+/** µs since the first event, less what is left out of idle stretches. Null where the snapshot has no times, and until they are read. */
 export function timeScale(data: DeviceData): AxisScale | null {
-  const clock = data.clockUs
-  if (!clock || data.n === 0) return null
+  if (!data.clockUs || data.n === 0) return null
+  const { us: clock, gaps } = axisClock(data.clockUs)
   const extent = extentOf(gridOf(data, 'time'))
   return {
     axis: 'time',
     ...extent,
+    gaps,
     toAxis: (event) => Math.min(extent.x1, Math.max(extent.x0, eventToUs(clock, event))),
     toEvent: (x) => usToEvent(clock, x),
   }
@@ -97,8 +101,9 @@ export function positionsIn(
     const from = Math.min(P - 1, Math.max(0, Math.floor(x0 + 1)))
     return [from, Math.min(P, Math.max(from + 1, Math.ceil(x1 + 1)))]
   }
-  const from = lowerBound(clockUs, x0)
-  return [from, Math.max(from, lowerBound(clockUs, x1, from)) + 1]
+  const { us } = axisClock(clockUs)
+  const from = lowerBound(us, x0)
+  return [from, Math.max(from, lowerBound(us, x1, from)) + 1]
 }
 
 /** A scale whose axis continues after the last event, by a share of its length, so that the end is not drawn on the edge. */

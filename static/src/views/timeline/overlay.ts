@@ -3,9 +3,10 @@
 import { css } from '../shared/inks'
 import { RectList } from '../../gl/rects'
 import { formatCount } from '../../layout/format'
-import { byteTicks, eventTicks, type Tick, timeTicks } from '../../layout/ticks'
+import { byteTicks, type Tick } from '../../layout/ticks'
 import { h } from '../../ui/dom'
 import { FONT, sizeCanvas } from '../shared/canvas-view'
+import { drawXAxis, gapsWithin } from '../shared/plot-frame'
 import type { Box } from '../shared/pointer'
 import { drawFailedRequests, drawMarks, type FailedRequest, failedRequests } from './marks'
 import { BOTTOM_STRIP, type Frame, type Plot, type Strips, TOP_STRIP, xToPixel, yToPixel } from './frame'
@@ -58,7 +59,7 @@ export class Overlay {
     this.failed = failedRequests(frame)
     drawFailedRequests(frame, this.failed)
     drawMarks(frame)
-    drawBreak(frame)
+    drawBreaks(frame)
     const { select, level, box } = pointed
     if (select !== null)
       this.selectOutline.draw(frame, select, level, { stroke: 'accent', fill: 'selection', thickness: 2 })
@@ -81,18 +82,20 @@ function prepare(ctx: CanvasRenderingContext2D, x: number, y: number, width: num
 
 const TOOTH = 7
 
-/** A torn edge across the plot where the axis is broken: what never changes continues below. */
-function drawBreak(frame: Frame): void {
-  const { rects, plot, inks, scene, yBottom, window } = frame
+/** Torn edges where an axis is broken: across the plot over what never changes, and down it in an idle stretch. */
+function drawBreaks(frame: Frame): void {
+  const { rects, plot, inks, scene, scale, yBottom, window } = frame
+  const tooth = (place: number): number => Math.abs((place % (2 * TOOTH)) - TOOTH) - TOOTH / 2
+  rects.ink(inks.panel)
+  for (const gap of gapsWithin({ scale, x0: window.x0, x1: window.x1 })) {
+    const x = xToPixel(frame, (gap.x0 + gap.x1) / 2)
+    for (let y = 0; y < plot.height; y++) rects.add(x + tooth(y) - 1.5, y, x + tooth(y) + 1.5, y + 1)
+  }
   if (yBottom === 0 || window.y0 > scene.constant) return
   const middle = (Math.max(yBottom, window.y0) + scene.constant) / 2
   const y = yToPixel(frame, middle)
   if (y > plot.height) return
-  rects.ink(inks.panel)
-  for (let x = 0; x < plot.width; x++) {
-    const tooth = Math.abs((x % (2 * TOOTH)) - TOOTH) - TOOTH / 2
-    rects.add(x, y + tooth - 1.5, x + 1, y + tooth + 1.5)
-  }
+  for (let x = 0; x < plot.width; x++) rects.add(x, y + tooth(x) - 1.5, x + 1, y + tooth(x) + 1.5)
 }
 
 function drawBox({ rects, plot, inks }: Frame, box: Box): void {
@@ -115,7 +118,9 @@ const TICK_HEIGHT = 44
 
 function drawAxes(frame: Frame): void {
   drawYAxis(frame)
-  drawXAxis(frame)
+  const { plot, window, scale, scene, inks, strips } = frame
+  const box = { left: 0, top: 0, width: plot.width, height: plot.height }
+  drawXAxis(strips.bottom, box, { scale, x0: window.x0, x1: window.x1 }, scene.info, inks, true)
 }
 
 /** Grid lines are drawn over the picture, too faint to be taken for borders of bands. */
@@ -144,41 +149,6 @@ function drawYAxis(frame: Frame): void {
   top.textAlign = 'left'
   top.textBaseline = 'middle'
   top.fillText(`${spellBytes(base)} +`, 4 - plot.left, -12)
-}
-
-function drawXAxis(frame: Frame): void {
-  const {
-    plot,
-    inks,
-    strips: { bottom },
-    scale,
-  } = frame
-  bottom.fillStyle = css(inks.soft)
-  bottom.fillRect(-1, plot.height, plot.width + 1, 1)
-  bottom.textBaseline = 'top'
-  bottom.textAlign = 'right'
-  const y = plot.height + 8
-  bottom.fillText(frame.scene.info.events === 0 ? '' : scale.axis === 'time' ? 'time' : 'event', -9, y)
-  bottom.textAlign = 'left'
-  if (frame.scene.info.events === 0) {
-    bottom.fillText('final state', 0, y)
-    return
-  }
-  let free = -6
-  for (const { value, label } of xTicksOf(frame)) {
-    const x = xToPixel(frame, value)
-    bottom.fillRect(Math.round(x), plot.height + 1, 1, 4)
-    const width = bottom.measureText(label).width
-    const start = Math.min(Math.max(x - width / 2, -5), plot.width + 6 - width)
-    if (start < free) continue
-    bottom.fillText(label, start, y)
-    free = start + width + 12
-  }
-}
-
-function xTicksOf({ window, plot, scale }: Frame): Tick[] {
-  const target = plot.width / (plot.width < 500 ? 78 : 104)
-  return (scale.axis === 'time' ? timeTicks : eventTicks)(window.x0, window.x1, target)
 }
 
 /**

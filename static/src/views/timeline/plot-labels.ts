@@ -23,8 +23,6 @@ const HEIGHT = 16
 const PADDING = 4
 /** Between a label and what it must not touch. */
 const GAP = 4
-/** Of the peak: less that never changes is not worth a fold. */
-const LEAST_FOLDED = 0.25
 /** Farther from its line a label names nothing. */
 const MOST_AWAY = 44
 
@@ -61,11 +59,10 @@ export class PlotLabels {
 
   private placeFold({ plot, scene, yBottom }: Frame): void {
     const { fold } = this
-    const bytes = scene.shown ? 0 : scene.constant
-    fold.hidden = bytes < LEAST_FOLDED * scene.info.peakBytes || bytes === 0
+    fold.hidden = !scene.canFold
     if (fold.hidden) return
     this.isFolded = yBottom > 0
-    const text = `${this.isFolded ? 'Show' : 'Fold'} ${formatBytes(bytes)} that never change`
+    const text = `${this.isFolded ? 'Show' : 'Fold'} ${formatBytes(scene.constant)} that never change`
     if (fold.textContent !== text) fold.textContent = text
     fold.style.transform = `translate(${Math.round(plot.left + GAP)}px, ${Math.round(plot.top + plot.height - HEIGHT - GAP)}px)`
   }

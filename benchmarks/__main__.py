@@ -172,7 +172,7 @@ def main() -> None:
         help="whatif: compare with the torch in FOLDER (site-packages); without FOLDER its CUDA wheel is fetched",
     )
     parser.add_argument("--cases", type=int, default=20_000, help="fuzz: files to read; default 20,000")
-    parser.add_argument("--seed", type=int, default=1, help="fuzz: which files; default 1")
+    parser.add_argument("--seed", type=int, default=1, help="fuzz: which files; reruns: the first program; default 1")
     parser.add_argument(
         "--keep",
         type=Path,
@@ -247,7 +247,7 @@ def main() -> None:
             document |= torch_allocator.measure(program, folder, 10 * options.runs)
             print(torch_allocator.table(document))
         elif options.what == "reruns":
-            document["reruns"] = reruns.measure(options.runs, folder)
+            document["reruns"] = reruns.measure(options.runs, folder, options.seed)
             print(reruns.table(document["reruns"]))
         elif options.what == "whatif":
             paths = options.snapshots or generated(folder, options.samples or list(whatif.SAMPLES))

@@ -13,7 +13,20 @@ import snapreport
 from snapreport.allocator.settings import parse_settings
 from snapreport.allocator.whatif import WhatIf
 
-KINDS = ("training", "inference", "streams", "small", "large", "borders", "emptied", "network")
+KINDS = (
+    "training",
+    "inference",
+    "streams",
+    "small",
+    "large",
+    "borders",
+    "emptied",
+    "network",
+    "transformer",
+    "generation",
+    "checkpointed",
+    "offloaded",
+)
 SETTINGS = (
     "expandable_segments:True",
     "max_split_size_mb:32",
@@ -23,37 +36,46 @@ SETTINGS = (
     "roundup_power2_divisions:[1:2,16:0,512:8,>:0]",
     "expandable_segments:True,roundup_power2_divisions:8",
     "roundup_power2_divisions:[>:4]",
+    "roundup_power2_divisions:[1:16,4:8,32:4,128:2,>:1]",
+    "max_split_size_mb:64,roundup_power2_divisions:16",
+    "max_split_size_mb:96,max_non_split_rounding_mb:256",
+    "expandable_segments:True,max_split_size_mb:48",
 )
 GIB = 16
 """Of the device: enough for every program under its default settings."""
 
 
-def measure(programs: int, folder: Path) -> list[dict[str, Any]]:
-    """A row per rerun, on each PyTorch of ``SNAPREPORT_FAKE_TORCH``: so many programs, each under three settings."""
+def measure(programs: int, folder: Path, first: int) -> list[dict[str, Any]]:
+    """A row per rerun, on each PyTorch of ``SNAPREPORT_FAKE_TORCH``: so many programs, each under three settings.
+
+    first: the seed of the first program.
+    """
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
     import fake_torch
 
     rows = []
     for environment in fake_torch.FOLDERS:
         torch = fake_torch.FakeTorch(environment)
-        for seed in range(programs):
+        major, minor = torch.run("-c", "import torch; print(torch.__version__)").out.split(".")[:2]
+        release = (int(major), int(minor))
+        for seed in range(first, first + programs):
             kind = KINDS[seed % len(KINDS)]
             recorded = folder / f"{torch.version}-{kind}-{seed}.pickle"
             if _run(torch, recorded, kind, seed, "")[0] != "RESULT":
                 continue
             whatif = WhatIf(snapreport.load(recorded).timeline(0))
-            for text in (SETTINGS[(seed + turn) % len(SETTINGS)] for turn in (0, 3, 5)):
+            for text in (SETTINGS[(seed + turn) % len(SETTINGS)] for turn in (0, 4, 7)):
                 outcome, *real = _run(torch, folder / "rerun.pickle", kind, seed, text)
                 row = {"torch": torch.version, "kind": kind, "seed": seed, "settings": text, "real": real}
-                rows.append(row | {"outcome": outcome} | _predicted(whatif, text, torch.version))
+                rows.append(row | {"outcome": outcome} | _predicted(whatif, text, release))
     return rows
 
 
-def _predicted(whatif: WhatIf, text: str, version: str) -> dict[str, Any]:
+def _predicted(whatif: WhatIf, text: str, release: tuple[int, int]) -> dict[str, Any]:
     """With the version known, as it is where our recorder wrote the snapshot."""
     if not whatif.check.exact:
         return {"predicted": None, "refused": whatif.check.reason, "bar": None}
-    own = replace(whatif.own, since_2_12=tuple(map(int, version.split(".")[:2])) >= (2, 12))
+    own = replace(whatif.own, since_2_12=release >= (2, 12))
     run = whatif.run(parse_settings([text], own))
     bar = None if run.low is None else [run.low, run.high]
     return {"predicted": [run.peak_reserved, run.peak_allocated, run.retries], "refused": "", "bar": bar}

@@ -475,3 +475,16 @@ def test_real_runs_with_a_functions_buffers_scaled_are_predicted_to_the_byte(tmp
         assert (run["peak_reserved_bytes"], run["retries"]) == outcome[factor][1:3]
         assert run["peak_allocated_bytes"] == outcome[factor][3]
     assert len({peak for _, peak, _, _ in outcome.values()}) == 3
+
+
+@pytest.mark.parametrize("is_emptied", [False, True])
+def test_a_call_that_had_nothing_to_release_is_a_limit(is_emptied: bool) -> None:
+    """Where a program empties the cache, calls that released nothing are not in its trace."""
+    record = planted_trace.Recording()
+    record.drop(record.request(30))
+    if is_emptied:
+        record.empty_cache()
+    record.request(40, line=2)
+    path = planted_file(f"emptied-{is_emptied}", record.snapshot())
+    (device,) = snapreport.load(path).whatif(cards=False)["devices"]
+    assert any("empty_cache() calls that had nothing to release" in text for text in device["limits"]) is is_emptied

@@ -10,6 +10,7 @@ import numpy as np
 from snapreport.allocator.cards import CARDS
 from snapreport.allocator.minimum import Minimum, fits, minimum_memory
 from snapreport.allocator.settings import both_readings, parse_settings
+from snapreport.allocator.trace import EMPTY_CACHE
 from snapreport.allocator.whatif import FRESH, OWN, RECORDED, Change, Run, WhatIf, scaled
 from snapreport.allocator_facts import sentence
 from snapreport.contracts.whatif import CardFit, MinimumMemory, ReplayCheck, ReplayRun, WhatIfDevice
@@ -186,4 +187,6 @@ def limits(whatif: WhatIf) -> list[str]:
         found.append(sentence("limits", "pending_frees"))
     if trace.timeline.oom_events:
         found.append(sentence("limits", "failures"))
+    if (trace.kind == EMPTY_CACHE).any():
+        found.append(sentence("limits", "unseen_calls"))
     return found

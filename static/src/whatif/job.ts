@@ -7,7 +7,7 @@ import { leastMemory, type Minimum } from './minimum'
 import { DeviceMemory, placements } from './placement'
 import { type Outcome, replayTrace } from './replay'
 import { type AllocatorSettings, bothReadings, sameSettings } from './settings'
-import type { Trace } from './trace'
+import { EMPTY_CACHE, type Trace } from './trace'
 
 /** The settings that are tried where the user names none. */
 export const STANDARD: readonly string[] = facts.tried_settings
@@ -203,6 +203,7 @@ function limitsOf(trace: Trace, fromRecorded: boolean, isRange: boolean): string
   if (trace.pool.some((pool) => pool !== 0)) found.push('pools', 'pool_retries')
   if (trace.delayed) found.push('pending_frees')
   if (trace.failed.length) found.push('failures')
+  if (trace.kind.includes(EMPTY_CACHE)) found.push('unseen_calls')
   return found.map((key) => facts.limits[key])
 }
 

@@ -1,6 +1,7 @@
 """Programs that allocate in different ways, drawn from a seed: for replays under other allocator settings.
 
-peak_allocated retries", in bytes, or "OOM" and the same where it runs out of memory.
+``mixes.py OUT KIND SEED`` writes the snapshot and prints "RESULT peak_reserved peak_allocated retries", in bytes, or
+"OOM" and the same where it runs out of memory.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import random
 from collections.abc import Callable
 
 import torch
+import torch.utils.checkpoint
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -130,8 +132,87 @@ def network(dice: random.Random) -> None:
         adam.zero_grad(set_to_none=dice.random() < 0.7)
 
 
+def transformer(dice: random.Random) -> None:
+    """An encoder trained on sequences of different lengths, with micro-batches and an evaluation now and then."""
+    heads = dice.choice((2, 4, 8))
+    layer = torch.nn.TransformerEncoderLayer(32 * heads, heads, 128 * heads, batch_first=True)
+    net = torch.nn.TransformerEncoder(layer, dice.randint(2, 5), enable_nested_tensor=False).cuda()
+    adam = torch.optim.AdamW(net.parameters())
+    for step in range(dice.randint(3, 6)):
+        for _ in range(dice.randint(1, 3)):
+            net(torch.randn(dice.randint(1, 12), dice.randint(16, 600), 32 * heads, device="cuda")).mean().backward()
+        adam.step()
+        adam.zero_grad()
+        if step % 2:
+            with torch.no_grad():
+                net.eval()(torch.randn(dice.randint(1, 24), 256, 32 * heads, device="cuda"))
+            net.train()
+
+
+def generation(dice: random.Random) -> None:
+    """Caches of keys and values that grow by a row at a time, for requests that come and end."""
+    width = 64 * dice.randint(4, 16)
+    requests: list[list[torch.Tensor]] = []
+    for _ in range(dice.randint(60, 140)):
+        if len(requests) < 6 and dice.random() < 0.3:
+            length = dice.randint(16, 900)
+            requests.append([torch.zeros(length, width, device="cuda") for _ in range(2 * dice.randint(2, 4))])
+        for caches in requests:
+            for at, cache in enumerate(caches):
+                caches[at] = torch.cat([cache, torch.zeros(dice.randint(1, 40), width, device="cuda")])
+        if requests and dice.random() < 0.1:
+            requests.pop(dice.randrange(len(requests)))
+
+
+def checkpointed(dice: random.Random) -> None:
+    """Blocks whose activations are computed again in the backward pass."""
+    width = 128 * dice.randint(2, 6)
+    blocks = [
+        torch.nn.Sequential(torch.nn.Linear(width, 4 * width), torch.nn.GELU(), torch.nn.Linear(4 * width, width))
+        for _ in range(dice.randint(3, 8))
+    ]
+    net = torch.nn.Sequential(*blocks).cuda()
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=dice.choice((0, 0.9)))
+    for _ in range(dice.randint(3, 7)):
+        state = torch.randn(dice.randint(100, 20_000), width, device="cuda")
+        for block in blocks:
+            state = torch.utils.checkpoint.checkpoint(block, state, use_reentrant=False)
+        state.square().mean().backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=dice.random() < 0.5)
+
+
+def offloaded(dice: random.Random) -> None:
+    """Layers that are on the device only while they compute, and results that stay."""
+    width = 256 * dice.randint(2, 8)
+    layers = [torch.nn.Linear(width, width * dice.randint(1, 3)) for _ in range(dice.randint(4, 9))]
+    results: list[torch.Tensor] = []
+    for _ in range(dice.randint(3, 8)):
+        state = torch.randn(dice.randint(10, 6000), width, device="cuda")
+        with torch.no_grad():
+            for layer in layers:
+                results.append(layer.cuda()(state))
+                layer.cpu()
+        dice.shuffle(results)
+        del results[dice.randint(2, 12) :]
+
+
 KINDS: dict[str, Callable[[random.Random], None]] = {
-    run.__name__: run for run in (training, inference, streams, small, large, borders, emptied, network)
+    run.__name__: run
+    for run in (
+        training,
+        inference,
+        streams,
+        small,
+        large,
+        borders,
+        emptied,
+        network,
+        transformer,
+        generation,
+        checkpointed,
+        offloaded,
+    )
 }
 
 

@@ -167,7 +167,7 @@ QUERIES: list[Pair] = [
     ("forward linear", lambda r: r.word("forward") and r.word("linear")),
     ("forward AND linear", lambda r: r.word("forward") and r.word("linear")),
     ("backward OR optim", lambda r: r.word("backward") or r.word("optim")),
-    ("or", lambda r: r.word("or")),
+    ('"or"', lambda r: r.word("or")),
     ("a OR b c", lambda r: r.word("a") or (r.word("b") and r.word("c"))),
     ("(backward OR optim) .py", lambda r: (r.word("backward") or r.word("optim")) and r.word(".py")),
     ("-(backward OR size<1KiB)", lambda r: not (r.word("backward") or r.a.size < 1024)),

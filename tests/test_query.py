@@ -53,7 +53,9 @@ BAD = [
     ("a && b", "&&"),
     ("a & b", "&"), ("conv|linear", "|"), ("conv||linear", "||"), ("a&&b c", "&&"), ("NOT a", "NOT"),
     ("a AND NOT b", "NOT"), ("a OR NOT (b)", "NOT"), ("top:0", "0"), ("top:x", "x"), ("top>3", "3"),
-    ("top:1..2", "1..2"),
+    ("top:1..2", "1..2"), ("a or b", "or"), ("a and b", "and"), ("not a", "not"), ("a (or b)", "or"),
+    ("size > 1MiB", ">"), ("a stream != 0", "!="), ("size >1MiB", ">"), ("func~conv", "~"), ("func =~ conv", "=~"),
+    ("stream =0", "="), ("live : peak", ":"),
     ("freed-in:", "freed-in:"), ("freed-in>3", "3"), ('live:"step x"', "step x"), ("live:step 5..2", "5..2"),
     ("stack>x", "x"), ("step>x", "x"), ("x" * 4001, "x"),
 ]  # fmt: skip
@@ -171,6 +173,12 @@ def trees(draw: st.DrawFn, depth: int = 3) -> tuple[Any, str]:
 
 def quoted(word: str) -> str:
     return '"' + word.replace('"', '""') + '"'
+
+
+def test_operators_in_lower_case_are_words_while_they_join_nothing() -> None:
+    """As in the middle of typing "order", and behind a word that is named like a field."""
+    for query in ("or", "and", "not", "conv or", "(or)", "line <module>", "-not"):
+        parse(query)
 
 
 @given(pair=trees())

@@ -8,9 +8,9 @@ same trees and the same errors, and the tests compare them.
     op    = ":" | "=" | ">" | ">=" | "<" | "<="   ranges are values: a..b, a.., ..b
     value = what the field takes | "step" number  in freed-in and live, with or without quotes
 
-``OR`` and ``AND`` are operators only in capitals. Inside quotes nothing is special, and ``""`` stands for one quote. A
-"(" opens a group only at the beginning of a term; inside a word, everything up to its ")" belongs to the word, so that
-``operator()(int, float)`` is one word. ``name::more`` is a word, not a field.
+``OR`` and ``AND`` are operators only in capitals; in lower case, between terms, they are errors. Inside quotes nothing
+is special, and ``""`` stands for one quote. A "(" opens a group only at the beginning of a term; inside a word,
+everything up to its ")" belongs to the word, so that ``operator()(int, float)`` is one word. ``name::more`` is a word.
 """
 
 from __future__ import annotations
@@ -27,8 +27,12 @@ MAX_DEPTH = 100
 BLANKS = " \t\n\r\f\v\u00a0"
 _FIELD = re.compile(r"([A-Za-z_]{2,}|[A-Za-z]+-[A-Za-z]+)(>=|<=|:(?!:)|=|>|<)")
 _STEP = re.compile(rf"[Ss][Tt][Ee][Pp][{BLANKS}]+(-?[0-9][0-9,_.]*)(?=[{BLANKS})]|$)")
-_COMPARED = re.compile(r"([A-Za-z_]{2,}|[A-Za-z]+-[A-Za-z]+)(!=|<>|==|!:|=>|=<)")
-_INSTEAD = {"==": ":", "=>": ">=", "=<": "<="}
+_COMPARED = re.compile(r"([A-Za-z_]{2,}|[A-Za-z]+-[A-Za-z]+)(!=|<>|==|!:|=>|=<|=~|~=|~)")
+_APART = re.compile(
+    rf"([A-Za-z_]{{2,}}|[A-Za-z]+-[A-Za-z]+)[{BLANKS}]+(!=|<>|==|!:|=>|=<|=~|~=|~|>=|<=|:|=|>|<)([{BLANKS}]*)"
+)
+_INSTEAD = {"==": ":", "=>": ">=", "=<": "<=", "=~": ":", "~=": ":", "~": ":"}
+_EXCLUDES = ("!=", "<>", "!:")
 _JOINED = re.compile(r"[\w)]+(\|\|?|&&)[\w(]", re.ASCII)
 
 
@@ -128,7 +132,7 @@ class _Parser:
         """Raises :class:`QueryError` for what other query languages would have here, and say what to write instead."""
         text, at = self.text, self.at
         word = text[at : self._word_end(at)]
-        if word in QUERY_OPERATORS:
+        if word in QUERY_OPERATORS and not self._is_alone(word):
             raise _error("operator", at, len(word), operator=word, instead=QUERY_OPERATORS[word])
         if word.startswith("!"):
             raise _error("operator", at, 1, operator="!", instead=f"-{word[1:] or 'term'}")
@@ -137,14 +141,25 @@ class _Parser:
             op, value = found[2], text[found.end() : self._word_end(found.end())]
             if op in ("=>", "=<") and "text" in QUERY_FIELDS[name]:  # func=<module>
                 return
-            instead = f"{name}{_INSTEAD[op]}{value}" if op in _INSTEAD else f"-{name}:{value}"
-            raise _error("operator", found.start(2), len(op), operator=op, instead=instead)
+            raise _error("operator", found.start(2), len(op), operator=op, instead=_instead(name, op, value))
+        apart = _APART.match(text, at)
+        if apart and (name := apart[1].lower()) in QUERY_FIELDS:
+            op, value = apart[2], text[apart.end() : self._word_end(apart.end())]
+            # A word behind one that is named like a field may begin so: line <module>.
+            if apart[3] or apart.end() == len(text) or is_quantity(value):
+                raise _error("apart", apart.start(2), len(op), operator=op, instead=_instead(name, op, value))
         joined = _JOINED.match(word)
         if joined:
             op = joined[1]
             raise _error(
                 "operator", at + joined.start(1), len(op), operator=op, instead=f"{QUERY_OPERATORS[op]} between blanks"
             )
+
+    def _is_alone(self, word: str) -> bool:
+        """Whether and, or, not in lower case do not join terms, as while somebody writes "or" of "order"."""
+        before, after = self.text[: self.at], self.text[self.at + len(word) :]
+        joins = after.strip(f"{BLANKS})") and (word == "not" or before.strip(f"{BLANKS}(-"))
+        return word.islower() and not joins
 
     def _term(self) -> Node:
         text, begin = self.text, self.at
@@ -252,6 +267,11 @@ class _Parser:
     def _blanks(self) -> None:
         while self.at < len(self.text) and self.text[self.at] in BLANKS:
             self.at += 1
+
+
+def _instead(name: str, op: str, value: str) -> str:
+    """What to write in place of a comparison that the language does not have."""
+    return f"-{name}:{value}" if op in _EXCLUDES else f"{name}{_INSTEAD.get(op, op)}{value}"
 
 
 def _partners(text: str) -> dict[int, int]:

@@ -38,8 +38,11 @@ const MAX_DEPTH = 100
 export const BLANKS = ' \t\n\r\f\v\u00a0'
 const FIELD = /([A-Za-z_]{2,}|[A-Za-z]+-[A-Za-z]+)(>=|<=|:(?!:)|=|>|<)/y
 const STEP = /step[ \t\n\r\f\v\u00a0]+-?[0-9][0-9,_.]*(?=[ \t\n\r\f\v\u00a0)]|$)/iy
-const COMPARED = /([A-Za-z_]{2,}|[A-Za-z]+-[A-Za-z]+)(!=|<>|==|!:|=>|=<)/y
-const INSTEAD: Record<string, string> = { '==': ':', '=>': '>=', '=<': '<=' }
+const COMPARED = /([A-Za-z_]{2,}|[A-Za-z]+-[A-Za-z]+)(!=|<>|==|!:|=>|=<|=~|~=|~)/y
+const APART =
+  /([A-Za-z_]{2,}|[A-Za-z]+-[A-Za-z]+)[ \t\n\r\f\v\u00a0]+(!=|<>|==|!:|=>|=<|=~|~=|~|>=|<=|:|=|>|<)([ \t\n\r\f\v\u00a0]*)/y
+const INSTEAD: Record<string, string> = { '==': ':', '=>': '>=', '=<': '<=', '=~': ':', '~=': ':', '~': ':' }
+const EXCLUDES = ['!=', '<>', '!:']
 const JOINED = /^[\w)]+(\|\|?|&&)[\w(]/
 
 /** The tree of a query; an empty one is `all` of nothing. Throws QueryError that says where it is bad. */
@@ -127,7 +130,7 @@ class Parser {
     const word = text.slice(at, this.wordEnd(at))
     const refuse = (begin: number, operator: string, instead: string): QueryError =>
       queryError('operator', begin, operator.length, { operator, instead })
-    if (Object.hasOwn(QUERY_OPERATORS, word)) throw refuse(at, word, QUERY_OPERATORS[word])
+    if (Object.hasOwn(QUERY_OPERATORS, word) && !this.isAlone(word)) throw refuse(at, word, QUERY_OPERATORS[word])
     if (word.startsWith('!')) throw refuse(at, '!', `-${word.slice(1) || 'term'}`)
     COMPARED.lastIndex = at
     const found = COMPARED.exec(text)
@@ -137,10 +140,30 @@ class Parser {
       const end = at + found[0].length
       const value = text.slice(end, this.wordEnd(end))
       if ((op === '=>' || op === '=<') && FIELDS[name].includes('text')) return // func=<module>
-      throw refuse(end - op.length, op, INSTEAD[op] ? name + INSTEAD[op] + value : `-${name}:${value}`)
+      throw refuse(end - op.length, op, insteadOf(name, op, value))
+    }
+    APART.lastIndex = at
+    const apart = APART.exec(text)
+    const field = apart?.[1].toLowerCase()
+    if (apart && field !== undefined && isField(field)) {
+      const [whole, , operator, blanks] = apart
+      const end = at + whole.length
+      const value = text.slice(end, this.wordEnd(end))
+      const instead = insteadOf(field, operator, value)
+      // A word behind one that is named like a field may begin so: line <module>.
+      if (blanks || end === text.length || isQuantity(value))
+        throw queryError('apart', end - blanks.length - operator.length, operator.length, { operator, instead })
     }
     const op = JOINED.exec(word)?.[1]
     if (op) throw refuse(at + word.indexOf(op), op, `${QUERY_OPERATORS[op]} between blanks`)
+  }
+
+  /** Whether and, or, not in lower case do not join terms, as while somebody writes "or" of "order". */
+  private isAlone(word: string): boolean {
+    const has = (text: string, but: string): boolean => [...text].some((one) => !(BLANKS + but).includes(one))
+    const joins =
+      has(this.text.slice(this.at + word.length), ')') && (word === 'not' || has(this.text.slice(0, this.at), '(-'))
+    return /^[a-z]+$/.test(word) && !joins
   }
 
   private term(): Node {
@@ -255,6 +278,11 @@ class Parser {
   private blanks(): void {
     while (this.at < this.text.length && BLANKS.includes(this.text[this.at])) this.at++
   }
+}
+
+/** What to write in place of a comparison that the language does not have. */
+function insteadOf(name: string, op: string, value: string): string {
+  return EXCLUDES.includes(op) ? `-${name}:${value}` : `${name}${INSTEAD[op] ?? op}${value}`
 }
 
 /** Place of each "(" that is closed to the place of its ")". */

@@ -304,11 +304,12 @@ def _headline(snapshots: Sequence[Snapshot], size: int) -> str:
     timelines = [snapshot.timeline(device) for snapshot in snapshots for device in snapshot.devices]
     if not any(t.peak_bytes or len(t.events) for t in timelines):
         return f"{bytes_text(size)}; no allocations and no events recorded"
-    top = max(timelines, key=lambda t: t.peak_bytes)
+    top = max(timelines, key=lambda t: t.counted_stats.peak_allocated_bytes)
     name = device_name(top.kind, top.device)
     when = "before the first event"
-    if top.peak_event >= 0:
+    if top.peak_event >= 0 and top.counted_stats is top.stats:
         when = f"at event {count_text(top.peak_event)} of {count_text(len(top.events))}"
     ooms = sum(len(t.oom_events) for t in timelines)
     failures = f"; out of memory {plural(ooms, 'time')}" if ooms else ""
-    return f"{bytes_text(size)}; peak on {name}: {bytes_text(top.peak_bytes)} allocated {when}{failures}"
+    peak = bytes_text(top.counted_stats.peak_allocated_bytes)
+    return f"{bytes_text(size)}; peak on {name}: {peak} allocated {when}{failures}"

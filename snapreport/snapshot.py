@@ -195,7 +195,7 @@ class Snapshot:
 
     def file_stats(self, query: str | None = None) -> FileStats:
         """As :meth:`stats`, as a Struct."""
-        devices = [self.timeline(device).stats for device in self.devices]
+        devices = [self.timeline(device).counted_stats for device in self.devices]
         if query is not None:
             from snapreport.search.matches import device_matches
 

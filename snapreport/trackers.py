@@ -48,7 +48,7 @@ def log(snapshots: Snapshot | Sequence[Snapshot], to: Any, *, name: str = "memor
 def numbers(snapshot: Snapshot) -> Iterator[tuple[str, float]]:
     """``cuda:0/peak_allocated_bytes`` and the like, for each device with data."""
     for number in snapshot.devices:
-        stats = snapshot.timeline(number).stats
+        stats = snapshot.timeline(number).counted_stats
         if not stats.events and not stats.allocations:
             continue
         device = device_name(stats.kind, number)

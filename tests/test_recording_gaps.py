@@ -12,6 +12,7 @@ from typing import Any
 import corpus
 import pytest
 import recorded
+from cli import in_process
 from planted import path_of
 
 import snapreport
@@ -19,8 +20,11 @@ from snapreport.findings.gate import check
 from snapreport.findings.gate_rules import Rules
 from snapreport.findings.peak import peak_findings
 from snapreport.findings.run import findings
+from snapreport.jobs.digest import digest_of
+from snapreport.number_format import bytes_text
 from snapreport.report.about_recording import doubts
 from snapreport.snapshot import Snapshot
+from snapreport.trackers import numbers
 
 SMALL = {"layers": 2, "hidden": 128, "heads": 4, "sequence": 64, "batch": 4, "vocabulary": 4096}
 KEPT = {
@@ -151,6 +155,29 @@ def test_a_trace_that_overflowed_has_the_peak_that_the_recorder_noted(tmp_path: 
             status, status,
         ]  # fmt: skip
     assert not any("before the model is built" in line for line in doubts(timeline))
+
+
+def test_every_output_has_the_peak_that_the_recorder_noted(tmp_path: Path) -> None:
+    """The line after a report, stats in every form, trackers and the digest; with the trace's own beside it."""
+    snapshot = noted(tmp_path, 40 << 30, 200)
+    timeline, path = snapshot.timeline(0), str(snapshot.recording.path)
+    here = bytes_text(timeline.peak_bytes)
+    done = in_process(path, "-o", str(tmp_path / "report.html"))
+    assert done.err.endswith("; peak on cuda:0: 40.0 GiB allocated before the first event\n")
+    said = f"peaks at {here}, at event {timeline.peak_event:,}: "
+    for form in ((), ("--brief",), ("--markdown",)):
+        text = " ".join(in_process("stats", path, *form).out.split())
+        assert "cuda:0: 40.0 GiB allocated, 80.0 GiB reserved, counted by PyTorch before the first event" in text
+        assert said in text
+        assert f"peak {here}" not in text
+    assert "| cuda:0 | 40.0 GiB | 40.0 GiB | 80.0 GiB |" in in_process("stats", path, "--markdown").out
+    for form in ((), ("--brief",)):
+        (device,) = in_process("stats", path, "--json", *form).json["snapshots"][0]["devices"]
+        assert (device["peak_allocated_bytes"], device["peak_reserved_bytes"]) == (40 << 30, 80 << 30)
+        assert device["trace_peak_allocated_bytes"] == timeline.peak_bytes
+    assert dict(numbers(snapshot))["cuda:0/peak_allocated_bytes"] == 40 << 30
+    digest = digest_of(snapshot, path)
+    assert (digest.highest_allocated, digest.peak_allocated) == (40 << 30, timeline.peak_bytes)
 
 
 def test_a_program_with_a_round_number_of_events_has_not_filled_a_larger_ring(tmp_path: Path) -> None:

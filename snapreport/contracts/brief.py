@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from snapreport.contracts.finding import Confidence, Severity
 from snapreport.contracts.values import Bytes, Count, Position, SignedBytes
@@ -62,6 +62,7 @@ class BriefStep(Struct, forbid_unknown_fields=True):
 class BriefDevice(Struct, forbid_unknown_fields=True):
     """``activity``: what the program does, in a sentence. is_lower_bound: whether events are missing, so that the peaks
     may have been higher; ``missing`` says which. ``categories``: bytes at the peak.
+    ``trace_peak_allocated_bytes``: where the trace lost that peak, the one in it, which categories and stacks are of.
     """
 
     device: int
@@ -81,6 +82,7 @@ class BriefDevice(Struct, forbid_unknown_fields=True):
     steps: list[BriefStep]
     findings: list[BriefFinding]
     stacks: list[BriefStack]
+    trace_peak_allocated_bytes: Bytes | UnsetType = UNSET
 
 
 class BriefFile(Struct, forbid_unknown_fields=True):

@@ -69,12 +69,15 @@ class Matches(Struct):
 
 
 class DeviceStats(DeviceNumbers):
-    __doc__ = DeviceNumbers.__doc__
+    """``trace_peak_allocated_bytes``: allocated at ``peak_event``, where the trace lost a higher peak; the peaks and
+    ``max_memory_allocated_bytes`` are then what PyTorch counted.
+    """
 
     top_stacks_at_peak: Annotated[list[StackAtPeak], Meta(max_length=10, description="most bytes first")]
     matches: Annotated[Matches | UnsetType, Meta(description="with --query")] = UNSET
     headline: Annotated[list[str] | UnsetType, Meta(description="the diagnosis, then the peak, in sentences")] = UNSET
     findings: list[Finding] | UnsetType = UNSET
+    trace_peak_allocated_bytes: Bytes | UnsetType = UNSET
 
 
 class FileStats(Struct):

@@ -29,7 +29,7 @@ from snapreport.findings.saving import CLOSE, Saving, SavingRow, live_mask, repl
 from snapreport.sentence import bytes_change, bytes_part, event_part, sentence
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
-from snapreport.timeline.recording_gaps import has_history, recording_start
+from snapreport.timeline.recording_gaps import has_history, lost_peaks, recording_start
 
 Rule = Callable[[AdviceContext], Advice | None]
 RULES: tuple[Rule, ...] = (
@@ -194,7 +194,7 @@ def _change(context: AdviceContext, after: int) -> str:
     """``peak 8.00 → 4.00 GiB``; of a program that ran out of memory it is known how much it needs at least."""
     change = bytes_change(context.timeline.peak_bytes, after)
     if not context.is_cut_off:
-        return sentence("peak {}", change)
+        return sentence("peak of the trace {}" if lost_peaks(context.timeline) else "peak {}", change)
     failed = context.timeline.oom_events
     if context.fails_at_peak:
         return sentence("{} or more at the failure", change)

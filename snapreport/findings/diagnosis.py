@@ -87,6 +87,7 @@ def diagnosis(found: Sequence[Finding], device: int) -> list[Statement]:
             best = []
         return [*first, *(best or _holds(failure, int(failure.evidence["allocated_bytes"]), "what was allocated"))]
     name = "the final state" if peak and peak.title.startswith("Final state") else "the peak"
+    name = "the peak of the trace" if peak and peak.evidence.get("is_lost") else name
     return best or (_holds(peak, peak.bytes, name) if peak else [])
 
 
@@ -151,7 +152,8 @@ def _remedy(advice: Finding, here: Sequence[Finding]) -> str:
     cause, do = map(sentence, _CAUSES[evidence["rule"]])
     held = int(evidence["at_peak_bytes"])
     whole = int(saving["peak_bytes"]) + int(saving["saves_bytes"])
-    after = sentence("peak {}", bytes_part(saving["peak_bytes"]))
+    is_lost = any(finding.kind == "peak" and finding.evidence.get("is_lost") for finding in here)
+    after = sentence("peak of the trace {}" if is_lost else "peak {}", bytes_part(saving["peak_bytes"]))
     needed = ""
     if saving.get("is_lower_bound"):
         # What the program would have needed after the failure is not recorded.

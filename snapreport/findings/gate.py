@@ -29,8 +29,7 @@ from snapreport.sentence import bytes_part, code_part, event_part, sentence
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.own_code import own_functions
-from snapreport.timeline.recorded_totals import recorded_peaks
-from snapreport.timeline.recording_gaps import has_history
+from snapreport.timeline.recording_gaps import counted_peaks, has_history
 
 _KINDS = {"oom": "out-of-memory error"}
 EVIDENCE_ROWS = 5
@@ -139,7 +138,7 @@ def _subject(snapshot: Snapshot, timeline: DeviceTimeline, what: str) -> Subject
 
 def _peaks(timeline: DeviceTimeline) -> tuple[int, int, bool]:
     """The highest allocated and reserved bytes, and whether the recorder noted them, where events are missing."""
-    recorded = recorded_peaks(timeline) if timeline.recording_gaps else None
+    recorded = counted_peaks(timeline)
     if recorded is None:
         return timeline.peak_bytes, int(timeline.reserved.max()), False
     return recorded.allocated, recorded.reserved, True

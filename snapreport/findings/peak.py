@@ -34,8 +34,8 @@ from snapreport.number_format import bytes_text, plural, share_text, upper_first
 from snapreport.sentence import bytes_part, device_part, event_part, joined, sentence
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
-from snapreport.timeline.recorded_totals import RecordedPeaks, recorded_peaks
-from snapreport.timeline.recording_gaps import has_history, lost_events, recording_start
+from snapreport.timeline.recorded_totals import recorded_peaks
+from snapreport.timeline.recording_gaps import has_history, lost_peaks, recording_start
 
 _LATE = 0.75
 """The last stretch before the peak begins where allocated was last at most this share of the peak."""
@@ -70,13 +70,15 @@ class LastStretch(Row):
 
 class PeakEvidence(Evidence):
     """``max_memory_allocated_bytes``: PyTorch's own statistic, None where it cannot be known. ``recorded_peak_bytes``,
-    ``recorded_peak_reserved_bytes``: peaks of the process that our recorder noted; None where it did not.
+    ``recorded_peak_reserved_bytes``: peaks of the process that our recorder noted; None where it did not. is_lost: the
+    trace lost that peak; all else is about the peak of what is left of it.
     """
 
     peak_bytes: int
     peak_event: int
     recorded_peak_bytes: int | None
     recorded_peak_reserved_bytes: int | None
+    is_lost: bool
     reserved_bytes: int
     max_memory_allocated_bytes: int | None
     count: int
@@ -110,6 +112,7 @@ def peak_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding]
         peak_event=event,
         recorded_peak_bytes=recorded.allocated if (recorded := recorded_peaks(timeline)) else None,
         recorded_peak_reserved_bytes=recorded.reserved if recorded else None,
+        is_lost=lost_peaks(timeline) is not None,
         reserved_bytes=int(timeline.reserved[event + 1]),
         max_memory_allocated_bytes=counted_by_torch(timeline),
         count=len(live),
@@ -186,7 +189,7 @@ def last_stretch(timeline: DeviceTimeline, live: pl.DataFrame, names: Names) -> 
 
 def _title(timeline: DeviceTimeline, evidence: PeakEvidence) -> str:
     name = device_part(timeline.kind, timeline.device)
-    recorded = higher_peaks(timeline)
+    recorded = lost_peaks(timeline)
     allocated, reserved = bytes_part(timeline.peak_bytes), bytes_part(evidence["reserved_bytes"])
     if recorded:
         return sentence(
@@ -208,22 +211,25 @@ def _title(timeline: DeviceTimeline, evidence: PeakEvidence) -> str:
     return sentence("Peak on {name}: {least}{sizes} ({when})", name=name, least=least, sizes=sizes, when=when)
 
 
-def higher_peaks(timeline: DeviceTimeline) -> RecordedPeaks | None:
-    """What the recorder noted, where the trace has events missing and never reaches as much."""
-    recorded = recorded_peaks(timeline)
-    if recorded is None or not lost_events(timeline):
-        return None
-    return recorded if recorded.allocated > timeline.peak_bytes else None
-
-
 def composition(evidence: Row) -> str:
-    """One sentence on the main categories of the peak: ``Activations 26.2 GiB, gradients 12.7 GiB (inferred)``."""
+    """The main categories of the peak: ``Activations 26.2 GiB, gradients 12.7 GiB (inferred)``; where it was lost, of
+    what is left.
+    """
     inferred = evidence["inferred_categories"]
     parts = [
         sentence("{name} {}{}", bytes_part(size), " (inferred)" if name in inferred else "", name=name)
         for name, size in main_parts(evidence["categories"])
     ]
-    return sentence("{}.", upper_first(joined(parts, ", ")))
+    text = joined(parts, ", ")
+    if not evidence["is_lost"]:
+        return sentence("{}.", upper_first(text))
+    place = "its start" if evidence["peak_event"] < 0 else event_part(evidence["peak_event"])
+    return sentence(
+        "The trace lost its oldest events. What is left of it peaks at {}, at {place}: {text}.",
+        bytes_part(evidence["peak_bytes"]),
+        place=place,
+        text=text,
+    )
 
 
 def _inferred(live: pl.DataFrame, categories: list[CategoryRow]) -> list[str]:
@@ -237,26 +243,13 @@ def _inferred(live: pl.DataFrame, categories: list[CategoryRow]) -> list[str]:
 
 def _detail(timeline: DeviceTimeline, evidence: PeakEvidence) -> list[str]:
     lines: list[str] = []
-    if recorded := higher_peaks(timeline):
-        place = "its start" if timeline.peak_event < 0 else event_part(timeline.peak_event)
-        lines.append(
-            sentence(
-                "The trace lost its oldest events. What is left of it peaks at {}, at {place}.",
-                bytes_part(timeline.peak_bytes),
-                place=place,
-            )
-        )
-        lines.append(
-            sentence(
-                "`torch.cuda.max_memory_allocated()` reported {}: it counts rounded blocks.",
-                bytes_part(recorded.blocks),
-            )
-        )
     counted = evidence["max_memory_allocated_bytes"]
-    if counted is not None and bytes_text(counted) != bytes_text(timeline.peak_bytes):
+    if counted is not None and bytes_text(counted) != bytes_text(timeline.counted_stats.peak_allocated_bytes):
         lines.append(
             sentence(
-                "`torch.cuda.max_memory_allocated()` would report {}: it counts rounded blocks.", bytes_part(counted)
+                "`torch.cuda.max_memory_allocated()` {reported} {}: it counts rounded blocks.",
+                bytes_part(counted),
+                reported="reported" if evidence["is_lost"] else "would report",
             )
         )
     stretch = evidence["last_stretch"]
@@ -309,6 +302,8 @@ def _without_top(timeline: DeviceTimeline, top: PeakStackRow) -> str:
 
 def counted_by_torch(timeline: DeviceTimeline) -> int | None:
     """The value of ``torch.cuda.max_memory_allocated()``; None where the recording does not have it."""
+    if lost := lost_peaks(timeline):
+        return lost.blocks
     is_known = has_history(timeline) and timeline.kind == "cuda" and not timeline.recording_gaps
     is_known = is_known and not timeline.recording.is_profiled
     return timeline.max_memory_allocated if is_known else None

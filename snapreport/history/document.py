@@ -35,10 +35,10 @@ def history_document(found: Sequence[Entry]) -> HistoryDocument:
             label=entry.row.label,
             time_us=entry.row.time_us,
             torch=entry.digest.software.torch,
-            peak_allocated_bytes=entry.digest.peak_allocated,
+            peak_allocated_bytes=peak(entry.digest, ALLOCATED),
             allocated_low_bytes=int(own.low),
             allocated_high_bytes=int(own.high),
-            peak_reserved_bytes=entry.digest.peak_reserved,
+            peak_reserved_bytes=peak(entry.digest, RESERVED),
             reserved_low_bytes=int(other.low),
             reserved_high_bytes=int(other.high),
             steps=entry.digest.steps,
@@ -56,7 +56,7 @@ def history_document(found: Sequence[Entry]) -> HistoryDocument:
 
 
 def peak(digest: Digest, measure: str) -> int:
-    return digest.peak_allocated if measure == ALLOCATED else digest.peak_reserved
+    return digest.highest_allocated if measure == ALLOCATED else digest.highest_reserved
 
 
 def _level_at(found: Sequence[Level], index: int) -> Level:

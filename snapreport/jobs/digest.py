@@ -34,7 +34,7 @@ from snapreport.sentence import Part, Sentence, parts_of
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.own_code import frame_line, own_code, stack_names
-from snapreport.timeline.recorded_totals import recorded_peaks
+from snapreport.timeline.recording_gaps import counted_peaks
 from snapreport.version import __version__
 
 SHARE = 0.99
@@ -98,7 +98,7 @@ def digest_of(
     device = rank_device(snapshot)
     timeline = snapshot.timeline(device)
     event = timeline.peak_event
-    counted = recorded_peaks(timeline) if timeline.recording_gaps else None
+    counted = counted_peaks(timeline)
     at_peak = by_category(live_at(timeline.allocations, event))
     return Digest(
         **common,

@@ -186,6 +186,16 @@ class Digest(Struct, frozen=True, eq=False, kw_only=True, tag_field="schema", ta
     findings: Annotated[tuple[DigestFinding, ...], Meta(max_length=50)] = ()
     leak_unknown: Line = ""
 
+    @property
+    def highest_allocated(self) -> int:
+        """Bytes: what PyTorch counted, where it is known and the trace may have less."""
+        return self.peak_allocated if self.counted_allocated is None else self.counted_allocated
+
+    @property
+    def highest_reserved(self) -> int:
+        """The same of reserved bytes."""
+        return self.peak_reserved if self.counted_reserved is None else self.counted_reserved
+
 
 def plain_digest(digest: Digest) -> dict[str, Any]:
     """The digest as values that JSON has."""

@@ -44,14 +44,10 @@ def check_job(job: Job, rules: Rules, max_imbalance: float | None = None, baseli
 
 
 def _worst(job: Job, what: str) -> tuple[int, Subject]:
-    """The row that has most, "allocated" or "reserved", and what limits are tried on. Where a trace has lost events,
-    the recorder's own totals count.
-    """
-    counted = [d.counted_reserved if what == "reserved" else d.counted_allocated for d in job.digests]
-    traced = [d.peak_reserved if what == "reserved" else d.peak_allocated for d in job.digests]
-    peaks = [one if one is not None else other for one, other in zip(counted, traced, strict=True)]
+    """The row that has most, "allocated" or "reserved", and what limits are tried on."""
+    peaks = [d.highest_reserved if what == "reserved" else d.highest_allocated for d in job.digests]
     row = int(np.argmax(peaks))
-    incomplete = [row for row, one in enumerate(counted) if one is None and job.digests[row].gaps]
+    incomplete = [row for row, d in enumerate(job.digests) if d.counted_allocated is None and d.gaps]
     return row, _subject(job, row, peaks[row], _unknown(job, incomplete))
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import polars as pl
+from msgspec import UNSET
 
 from snapreport import terminal
 from snapreport.contracts import json_text
@@ -74,7 +75,7 @@ def _drop(document: BriefFile) -> str:
 
 
 def _device(snapshot: Snapshot, timeline: DeviceTimeline, every: Sequence[Finding]) -> BriefDevice:
-    stats = timeline.stats
+    stats = timeline.counted_stats
     gaps = timeline.recording_gaps
     here = sorted((f for f in every if f.device == timeline.device and f.kind != "peak"), key=rank)
     here.sort(key=lambda f: ("error", "warning", "info").index(f.severity))
@@ -96,6 +97,7 @@ def _device(snapshot: Snapshot, timeline: DeviceTimeline, every: Sequence[Findin
         steps=_steps(timeline)[-_STEPS:],
         findings=[_finding(finding) for finding in here[:_FINDINGS]],
         stacks=_stacks(snapshot, timeline),
+        trace_peak_allocated_bytes=stats.trace_peak_allocated_bytes,
     )
 
 
@@ -176,6 +178,7 @@ def brief_text(snapshot: Snapshot) -> str:
         if device.stacks:
             first = device.stacks[0]
             when = "at the peak" if device.events else "in the final state"
+            when += " of the trace" if device.trace_peak_allocated_bytes is not UNSET else ""
             held = f"{name}largest {when}: {bytes_text(first.bytes)} by {first.lines[0]}"
             lines += _wrapped(f"- {held}", "  ")
         if device.missing:
@@ -192,7 +195,8 @@ def brief_text(snapshot: Snapshot) -> str:
 def _line(finding: BriefFinding, device: BriefDevice) -> str:
     parts = [finding.title]
     if finding.saving and "→" not in finding.title:
-        parts.append(f"peak {arrow_text(device.peak_allocated_bytes, finding.saving.peak_bytes)}")
+        before = finding.saving.peak_bytes + finding.saving.saves_bytes
+        parts.append(f"peak {arrow_text(before, finding.saving.peak_bytes)}")
     if finding.where:
         parts.append(finding.where.rpartition("/")[2])
     if finding.effort:

@@ -19,6 +19,7 @@ from snapreport.report.oom_entries import oom_entries
 from snapreport.report.span_columns import span_entries
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
+from snapreport.timeline.recording_gaps import lost_peaks
 from snapreport.vocabulary import CATEGORIES, CATEGORY_SOURCES
 
 
@@ -103,6 +104,7 @@ def device_tables(
         {"bytes": row["bytes"], "count": row["count"], "stack": row["stack"] + stack_base}
         for row in timeline.top_stacks
     ]
+    counted = counted_by_torch(timeline)
     manifest = {
         "snapshot": number,
         "device": device,
@@ -126,7 +128,7 @@ def device_tables(
         "stats": stats,
         **({"ooms": oom_entries(timeline)} if timeline.oom_events else {}),
         **span_entries(timeline, time0),
-        **({} if (counted := counted_by_torch(timeline)) is None else {"counted_bytes": counted}),
+        **({} if counted is None or lost_peaks(timeline) else {"counted_bytes": counted}),
         **({"names_only": True} if _names_only(timeline) else {}),
         **({"profiled": True} if snapshot.recording.is_profiled else {}),
         **({} if (since := read_since_2_12(snapshot.recording)) is None else {"settings_since_2_12": since}),

@@ -21,13 +21,14 @@ from snapreport.sentence import joined
 from snapreport.snapshot import Snapshot
 from snapreport.terminal import visible
 from snapreport.timeline.build import DeviceTimeline
-from snapreport.timeline.recording_gaps import has_history
+from snapreport.timeline.recording_gaps import has_history, lost_peaks
 
 WIDTH = 100
 _ADVICE = 3
 """Suggestions shown with their reasons, the largest saving first; the others show only the title."""
 _LABELS = {"reconciliation_bytes": "mismatch with final state"}
-_LEFT_OUT = ("device", "kind", "top_stacks_at_peak")
+_OF_TRACE = "trace_peak_allocated_bytes"
+_LEFT_OUT = ("device", "kind", "top_stacks_at_peak", _OF_TRACE)
 # Absent from a profiler trace.
 _OF_ALLOCATOR = (
     "max_memory_allocated_bytes", "segments", "trace_overflowed", "reconciliation_bytes", "start_reserved_bytes",
@@ -47,7 +48,7 @@ def stats_text(snapshot: Snapshot) -> str:
     for timeline in devices:
         lines += ["", *_findings(found, timeline)]
     left_out = (*_LEFT_OUT, *_OF_ALLOCATOR) if recording.is_profiled else _LEFT_OUT
-    lines += ["", *_numbers([plain(timeline.stats) for timeline in devices], left_out)]
+    lines += ["", *_numbers([plain(timeline.counted_stats) for timeline in devices], left_out)]
     for timeline in devices:
         lines += _stacks(snapshot, timeline)
     if not recording.is_profiled:
@@ -97,6 +98,8 @@ def _numbers(devices: list[dict[str, Any]], left_out: tuple[str, ...]) -> list[s
         [_LABELS.get(key, key.removesuffix("_bytes").replace("_", " ")), *(_cell(key, d[key]) for d in devices)]
         for key in keys
     ]
+    if any(_OF_TRACE in d for d in devices):
+        rows.append(["peak of the trace", *(bytes_text(d.get(_OF_TRACE, d["peak_allocated_bytes"])) for d in devices)])
     return terminal.aligned(rows)
 
 
@@ -105,6 +108,7 @@ def _stacks(snapshot: Snapshot, timeline: DeviceTimeline) -> list[str]:
     if not lines:
         return []
     when = "at the peak" if has_history(timeline) else "in the final state"
+    when = "at the peak of the trace" if lost_peaks(timeline) else when
     title = f"Largest stacks {when} of {device_name(timeline.kind, timeline.device)}"
     return ["", title] + [
         f"{line.size:>10}  {line.share:>5}  {line.count:>7,}×  {line.frames}{f' +{line.hidden}' if line.hidden else ''}"

@@ -216,13 +216,13 @@ def _device_name(timeline: DeviceTimeline, snapshot: Snapshot | None) -> str:
 
 
 def _card(snapshot: Snapshot, timeline: DeviceTimeline, name: str, peak: Finding | None, links: Links) -> Card:
-    allocated, reserved = timeline.allocated, timeline.reserved
+    allocated, reserved, stats = timeline.allocated, timeline.reserved, timeline.counted_stats
     counted = peak.evidence["max_memory_allocated_bytes"] if peak else None
     knows_reserved = bool(reserved.any()) or not snapshot.recording.is_profiled
     cells = [
-        bytes_text(timeline.peak_bytes),
+        bytes_text(stats.peak_allocated_bytes),
         "–" if counted is None else bytes_text(counted),
-        bytes_text(int(reserved.max())) if knows_reserved else "–",
+        bytes_text(stats.peak_reserved_bytes) if knows_reserved else "–",
         _from_to(int(allocated[0]), int(allocated[-1])),
         _from_to(int(reserved[0]), int(reserved[-1])) if knows_reserved else "–",
         count_text(len(timeline.events)),

@@ -62,12 +62,12 @@ def ticket_markdown(snapshot: Snapshot, links: SourceLinks = REPOSITORY_LINKS) -
 def _numbers(timeline: DeviceTimeline, found: list[Finding]) -> str:
     peak = next((f for f in found if f.kind == "peak" and f.device == timeline.device), None)
     counted = peak.evidence["max_memory_allocated_bytes"] if peak else None
-    is_profiled = timeline.recording.is_profiled
+    is_profiled, stats = timeline.recording.is_profiled, timeline.counted_stats
     cells = [
         device_name(timeline.kind, timeline.device),
-        bytes_text(timeline.peak_bytes),
+        bytes_text(stats.peak_allocated_bytes),
         "–" if counted is None else bytes_text(counted),
-        bytes_text(int(timeline.reserved.max())) if timeline.reserved.any() or not is_profiled else "–",
+        bytes_text(stats.peak_reserved_bytes) if timeline.reserved.any() or not is_profiled else "–",
         bytes_text(int(timeline.allocated[-1])),
         count_text(len(timeline.events)),
         count_text(len(timeline.allocations)),

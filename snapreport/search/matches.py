@@ -65,7 +65,8 @@ def _file_table(file: dict[str, Any], bytes_text: Callable[[int], str]) -> str:
     rows += [
         [
             _name(d), f"{d['matches']['count']:,}", f"{d['allocations']:,}", bytes_text(d["matches"]["bytes"]),
-            bytes_text(d["matches"]["bytes_at_peak"]), bytes_text(d["peak_allocated_bytes"]),
+            bytes_text(d["matches"]["bytes_at_peak"]),
+            bytes_text(d.get("trace_peak_allocated_bytes", d["peak_allocated_bytes"])),
         ]
         for d in devices
     ]  # fmt: skip

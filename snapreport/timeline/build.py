@@ -26,7 +26,7 @@ from snapreport.timeline.recorded_tensors import recorded_tensors
 from snapreport.timeline.recording_gaps import Gap, find_gaps
 from snapreport.timeline.segment_history import segment_history
 from snapreport.timeline.segments import pools_of
-from snapreport.timeline.stats import device_stats, stacks_at
+from snapreport.timeline.stats import counted_stats, device_stats, stacks_at
 from snapreport.timeline.steps import device_steps
 
 
@@ -168,8 +168,13 @@ class DeviceTimeline:
 
     @cached_property
     def stats(self) -> DeviceStats:
-        """The device's entry in ``snapreport stats --json``."""
+        """The numbers of the trace."""
         return device_stats(self)
+
+    @property
+    def counted_stats(self) -> DeviceStats:
+        """The device's entry in ``snapreport stats --json``: with PyTorch's own peaks, where the trace lost them."""
+        return counted_stats(self, self.stats)
 
 
 def build_timeline(

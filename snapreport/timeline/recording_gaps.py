@@ -18,7 +18,7 @@ from snapreport.sentence import sentence
 from snapreport.timeline.interface import Timeline
 from snapreport.timeline.lifetimes import action_codes
 from snapreport.timeline.neighbours import Lifetimes, ends_of
-from snapreport.timeline.recorded_totals import recorded_peaks
+from snapreport.timeline.recorded_totals import RecordedPeaks, recorded_peaks
 
 MAX_ENTRIES = "trace_alloc_max_entries"
 START_EARLY = "Start recording before the model is built."
@@ -138,6 +138,17 @@ def recording_end(timeline: Timeline) -> str:
     """What the last event is: "when recording stopped", or the end of a part of the trace."""
     part = timeline.recording.devices[timeline.device].part
     return "at the end of this part" if part and part.end < part.whole else "when recording stopped"
+
+
+def counted_peaks(timeline: Timeline) -> RecordedPeaks | None:
+    """What the recorder noted, where the record has gaps: the peaks of the process, which it may not show."""
+    return recorded_peaks(timeline) if find_gaps(timeline) else None
+
+
+def lost_peaks(timeline: Timeline) -> RecordedPeaks | None:
+    """What the recorder noted, where the trace lost its oldest events and has no such peak in what is left."""
+    counted = recorded_peaks(timeline) if lost_events(timeline) else None
+    return counted if counted and counted.allocated > timeline.peak_bytes else None
 
 
 def _missing_allocations(timeline: Timeline) -> Gap | None:

@@ -15,6 +15,7 @@ from snapreport.contracts.values import Frame
 from snapreport.reading.recording import Recording
 from snapreport.timeline.interface import Timeline
 from snapreport.timeline.own_code import own_lines
+from snapreport.timeline.recording_gaps import lost_peaks
 
 
 def file_stats(recording: Recording, devices: list[DeviceStats]) -> FileStats:
@@ -60,6 +61,19 @@ def device_stats(timeline: Timeline) -> DeviceStats:
         top_stacks_at_peak=[
             StackAtPeak(row["stack"], names[row["stack"]], row["bytes"], row["count"]) for row in timeline.top_stacks
         ],
+    )
+
+
+def counted_stats(timeline: Timeline, stats: DeviceStats) -> DeviceStats:
+    """``stats`` of ``timeline`` with the peaks that PyTorch counted, where the trace lost them."""
+    if (counted := lost_peaks(timeline)) is None:
+        return stats
+    return replace(
+        stats,
+        peak_allocated_bytes=counted.allocated,
+        max_memory_allocated_bytes=counted.blocks,
+        peak_reserved_bytes=counted.reserved,
+        trace_peak_allocated_bytes=stats.peak_allocated_bytes,
     )
 
 

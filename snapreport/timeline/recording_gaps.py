@@ -146,8 +146,11 @@ def counted_peaks(timeline: Timeline) -> RecordedPeaks | None:
 
 
 def lost_peaks(timeline: Timeline) -> RecordedPeaks | None:
-    """What the recorder noted, where the trace lost its oldest events and has no such peak in what is left."""
-    counted = recorded_peaks(timeline) if lost_events(timeline) else None
+    """What the recorder noted, where the trace lost its oldest events and has no such peak in what is left. None of a
+    part of a trace, which has a peak of its own.
+    """
+    is_part = timeline.recording.devices[timeline.device].part is not None
+    counted = recorded_peaks(timeline) if not is_part and _ring(timeline) else None
     return counted if counted and counted.allocated > timeline.peak_bytes else None
 
 

@@ -94,6 +94,8 @@ def test_the_unfinished_step_of_the_recorder() -> None:
     with_more = table(*step, *step, "alloc", "free_completed")
     assert with_more["name"].to_list() == ["step 0", "step 1", "step 2 (unfinished)"]
     assert with_more["last_event"].to_list() == [1, 3, 5]
+    failed = table(*step, *step, "free_completed", "oom")
+    assert failed["name"].to_list() == ["step 0", "step 1", "step 2 (unfinished)"], "its first request fails"
     with_frees = table(*step, *step, "free_completed")
     assert with_frees["name"].to_list() == ["step 0", "step 1"] and with_frees["last_event"].to_list() == [1, 4]
     just_ended = table("alloc", "free_completed", "free_completed", "alloc")

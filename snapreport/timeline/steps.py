@@ -86,8 +86,8 @@ def _from_recorder(ends: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     number = ends["step"].to_numpy() - 1
     first = np.append(0 if number[0] == 0 else last[0] + 1, last[:-1] + 1)
     names = [f"step {n}" for n in number.tolist()]
-    births = np.flatnonzero(events["action"].to_physical().to_numpy() == ACTIONS.index("alloc"))
-    if len(births) and births[-1] > last[-1]:
+    requests = _requests(events)
+    if len(requests) and requests[-1] > last[-1]:
         number, first = np.append(number, number[-1] + 1), np.append(first, last[-1] + 1)
         last = np.append(last, len(events) - 1)
         names.append(f"step {number[-1]} (unfinished)")
@@ -95,6 +95,13 @@ def _from_recorder(ends: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
         last = np.append(last[:-1], len(events) - 1)
     inside = np.flatnonzero(last >= np.maximum(first, 0))  # the trace may have begun later
     return _table(number[inside], [names[i] for i in inside], first[inside], last[inside], "recorder")
+
+
+def _requests(events: pl.DataFrame) -> np.ndarray:
+    """Int64: the events that allocate, or fail to."""
+    return np.flatnonzero(
+        np.isin(events["action"].to_physical().to_numpy(), [ACTIONS.index("alloc"), ACTIONS.index("oom")])
+    )
 
 
 def _counted(spans: pl.DataFrame, events: int) -> pl.DataFrame:
@@ -242,9 +249,9 @@ def _ending_at(last: np.ndarray, events: pl.DataFrame, source: str) -> pl.DataFr
         return _none(source)
     first = np.append(0, last[:-1] + 1)
     names = [f"step {number}" for number in range(1, len(last) + 1)]
-    births = np.flatnonzero(events["action"].to_physical().to_numpy() == ACTIONS.index("alloc"))
+    requests = _requests(events)
     rest = len(events) - 1 - last[-1]
-    is_long = len(births) and births[-1] > last[-1] and rest >= _REST * (last[-1] + 1) / len(last)
+    is_long = len(requests) and requests[-1] > last[-1] and rest >= _REST * (last[-1] + 1) / len(last)
     if is_long and _begins(events, first, last):
         first, last = np.append(first, last[-1] + 1), np.append(last, len(events) - 1)
         names.append(f"step {len(last)} (unfinished)")

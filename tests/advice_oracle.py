@@ -50,13 +50,15 @@ def evidence(
     # What needs the memory at the peak itself promises nothing in its title, and is not what to do first.
     is_first = told["effort"] == "one line" and 20 * row["bytes"] >= device.peak_bytes
     is_first &= told["saving"] is not None and "(replayed)" in finding.title
+    is_first |= told["rule"] == "exception-holds"
     row["priority"] = 2 if finding.confidence == "estimate" else 0 if is_first else 1
     if told["together"]:
         peak, event = saving_oracle.peak_without(
             device, saving_oracle.largest(changes[r] for r in told["together"]["rules"])
         )
         row["together"] = {"peak_bytes": peak, "peak_event": event, "saves_bytes": device.peak_bytes - peak}
-    peaks = [devices[d].peak_bytes for d in sorted(devices) if d >= 0 and len(devices[d].events) > 1]
+    several = [devices[d] for d in sorted(devices) if d >= 0 and len(devices[d].events) > 1]
+    peaks = [saving_oracle.with_failures(one).peak_bytes for one in several]
     if "peaks" in told:
         row["peaks"] = peaks
     if "mean_bytes" in told:

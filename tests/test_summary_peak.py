@@ -140,7 +140,7 @@ def test_a_final_state_is_no_peak() -> None:
         pytest.skip(corpus.NO_REAL)
     summary = summarise([snapreport.load(corpus.path_of("torch20_history_blocks.pickle"))], "t")
     assert summary.headline_text == [
-        "Parameters hold 100% of the final state, 63% of it from allocate pytorch_backend.py:190.",
+        "Parameters hold 100% of the final state, 63% of it in allocate pytorch_backend.py:190.",
         "Final state of cuda:0: 11.0 GiB allocated, 11.0 GiB reserved. Parameters 11.0 GiB.",
     ]
     (card,) = summary.cards

@@ -67,6 +67,23 @@ def test_a_rule_fires_where_its_cause_is(name: str) -> None:
     assert set(CAUSES[name].split()) <= {labels(finding) for finding in found(name)}
 
 
+@pytest.mark.parametrize(
+    ("name", "rule", "where"),
+    [
+        ("outputs", "previous-outputs", "witnesses.py:155"),  # calls the model, of which a layer allocates the bytes
+        ("predictions", "collected-outputs", "mistakes.py:69"),
+        ("stored", "retained-graphs", "remedies.py:143"),
+        ("zeroed", "keep-gradients", None),  # they are freed at the end of the program
+        ("adam", "foreach-optimizer", "witnesses.py:29"),  # of the optimizer's constructor, which allocates nothing
+        ("masked_model", "fused-attention", "kit.py:109"),
+        ("replaced", "second-model", None),  # its blocks come from before the trace
+    ],
+)
+def test_the_line_to_change(name: str, rule: str, where: str | None) -> None:
+    (place,) = (finding.evidence["where"] for finding in found(name) if finding.evidence.get("rule") == rule)
+    assert place == where or place.endswith(f"/{where}")
+
+
 def test_every_recording_is_a_witness() -> None:
     assert {path.name.removesuffix(".pickle.xz") for path in RECORDINGS.iterdir()} == CAUSES.keys()
 

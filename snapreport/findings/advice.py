@@ -131,7 +131,7 @@ def _finding(
     if row and row.low_bytes is not UNSET and row.high_bytes is not UNSET:
         detail.append(sentence("The peak is between {} and {}.", bytes_part(row.low_bytes), bytes_part(row.high_bytes)))
     if saving and _is_limited(advice, saving):
-        detail.append(_second_maximum(timeline, saving))
+        detail.append(_second_maximum(timeline, saving, _freed(advice, saving)))
     detail += [combined.sentence for combined in (both, following) if combined]
     evidence = replace(
         advice.evidence,
@@ -173,7 +173,14 @@ def _saving_row(advice: Advice, saving: Saving | None) -> SavingRow | None:
 
 def _is_limited(advice: Advice, saving: Saving | None) -> bool:
     """Whether a second maximum limits what the advice saves, as far as its replay tells."""
-    return saving is not None and saving.second_is_close and not advice.spares_peak and not advice.is_partly
+    if saving is None or advice.spares_peak or advice.is_partly:
+        return False
+    return saving.saves_bytes < CLOSE * _freed(advice, saving)
+
+
+def _freed(advice: Advice, saving: Saving) -> int:
+    """Bytes that the remedy frees at the peak: of outputs those of the iteration before, of which a share stands."""
+    return min(saving.at_peak_bytes, int(advice.evidence.get("previous_bytes") or saving.at_peak_bytes))
 
 
 def _at_peak(timeline: DeviceTimeline, saving: Saving) -> int:
@@ -202,9 +209,9 @@ def _change(context: AdviceContext, after: int) -> str:
     return sentence("{} or more, at the failure or before" if is_before else "{} or more", change)
 
 
-def _second_maximum(timeline: DeviceTimeline, saving: Saving) -> str:
+def _second_maximum(timeline: DeviceTimeline, saving: Saving, freed: int) -> str:
     where = "failure" if timeline.peak_event in timeline.oom_events else "peak"
-    here = sentence("It frees {} at the {where}, but", bytes_part(saving.at_peak_bytes), where=where)
+    here = sentence("It frees {} at the {where}, but", bytes_part(freed), where=where)
     if saving.peak_event < 0:
         start = recording_start(timeline)
         return sentence("{here} what was allocated {start} is then the highest.", here=here, start=start)

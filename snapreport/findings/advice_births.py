@@ -14,6 +14,7 @@ AT_ONCE = 2
 """Events after which a matrix product's workspace is gone: PyTorch 2.15 allocates one for each product."""
 WORKSPACE = 8_519_680
 """Bytes of cuBLAS's, wherever it is kept for all products."""
+LINEAR = r"torch/nn/modules/linear\.py forward$"
 _PRODUCTS = 2
 """Sizes of results beside which workspaces of one size are: the size of a temporary follows from that of the result."""
 
@@ -41,8 +42,8 @@ def _births(context: AdviceContext) -> Births:
     is_workspace = (context.size == WORKSPACE) | context.category("workspace")
     rows = rows[~is_workspace[rows] & ~_beside_products(context, rows)]
     stack = context.stack[rows]
-    elsewhere = (stack > 0) & ~context.phases.runs(FORWARD)[stack]
-    forward = (context.phases.innermost == FORWARD)[stack]
+    forward = context.forward[stack]
+    elsewhere = (stack > 0) & ~forward & ~context.phases.runs(FORWARD)[stack]
     return Births(rows, stack, context.size[rows], forward, np.cumsum(elsewhere))
 
 

@@ -26,12 +26,14 @@ from snapreport.snapshot import Snapshot
 from snapreport.timeline.activity import GRAPH_DROPPED, INFERENCE, UNKNOWN
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.own_code import own_code
-from snapreport.timeline.phases import StackPhases, stack_phases
+from snapreport.timeline.phases import FORWARD, NONE, StackPhases, stack_phases
 from snapreport.vocabulary import CATEGORIES
 
 _TRAINING = (
     r"^(training_step|train_step|train_batch|train_one_epoch|train_epoch|train_loop|_inner_training_loop|train)$"
 )
+_OPERATOR = r"(^|/)torch/_tensor\.py (wrapped|__r?[a-z]+__)$"
+"""What PyTorch runs for ``x ** 2`` and ``1 - x``: the line that has the operator made the result."""
 _EVALUATION = r"(?i)^(validation_step|predict_step|eval\w*|validate|test_step|generate|predict)$"
 
 Effort = Literal["one line", "a setting", "a rewrite", "slower training"]
@@ -88,7 +90,8 @@ class Advice:
     is_partly: ``fraction`` stands for a part of each one's life, and ``why`` says what limits the saving.
     peak_range: the least and the highest peak, in bytes, where the remedy cannot be replayed exactly.
     link: of the finding that the advice follows from, which is shown instead of the peak. effort: what the remedy takes
-    to apply. line: as it should read, where the rule says it. evidence: the rule's own numbers; the others are added.
+    to apply. line: as it should read, where the rule says it. comes_first: a mistake whose bytes are known, although
+    no replay shows a lower peak. evidence: the rule's own numbers; the others are added.
     """
 
     rule: str
@@ -106,6 +109,7 @@ class Advice:
     link: Link | None = None
     effort: Effort = REWRITE
     line: str | None = None
+    comes_first: bool = False
     evidence: AdviceEvidence = field(default_factory=AdviceEvidence)
 
     @property
@@ -205,6 +209,17 @@ class AdviceContext:
         return stack_phases(self.snapshot.recording)
 
     @cached_property
+    def forward(self) -> np.ndarray:
+        """Bool per stack: of a forward pass. Where most of what a backward pass frees comes from the program's own
+        functions, with no module around them, these are its forward pass.
+        """
+        by_frames = self.phases.innermost == FORWARD
+        saved = np.bincount(self.stack, self.size * self.category("activation"), len(by_frames))
+        elsewhere = (self.phases.innermost == NONE) & (saved > 0)
+        elsewhere[0] = False
+        return np.asarray(by_frames | elsewhere if saved[elsewhere].sum() > saved[by_frames].sum() else by_frames)
+
+    @cached_property
     def at_peak(self) -> np.ndarray:
         """Bool per allocation: alive at ``event``."""
         return self.alive_at(self.event)
@@ -288,7 +303,7 @@ class AdviceContext:
     def _innermost(self, skip: str) -> np.ndarray:
         recording = self.snapshot.recording
         flags = recorded_flags(recording)
-        wanted = (flags & PYTHON > 0) & (flags & NOISE == 0)
+        wanted = (flags & PYTHON > 0) & (flags & NOISE == 0) & ~self.texts_contain(_OPERATOR)
         if skip != r"(?!)":
             wanted &= ~self._texts.str.contains(skip).to_numpy()
         stack, at = innermost_marked(recording.stack_offsets, wanted[recording.stack_frames])

@@ -8,6 +8,7 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 
 from snapreport.findings.advice_context import Advice, AdviceContext, AdviceEvidence
+from snapreport.findings.failed_requests import with_failed_requests
 from snapreport.sentence import bytes_part, device_part, joined, sentence
 
 FAR_ABOVE = 2.0
@@ -22,7 +23,7 @@ class DevicesEvidence(AdviceEvidence, kw_only=True):
 def _imbalance(context: AdviceContext) -> Advice | None:
     timeline = context.timeline
     devices = [d for d in context.snapshot.devices if d >= 0 and len(context.snapshot.events(d)) > 1]
-    peaks = {device: context.snapshot.timeline(device).peak_bytes for device in devices}
+    peaks = {device: with_failed_requests(context.snapshot.timeline(device)).peak_bytes for device in devices}
     others = [size for device, size in peaks.items() if device != timeline.device and size > 0]
     if timeline.device not in peaks or not others:
         return None
@@ -33,7 +34,8 @@ def _imbalance(context: AdviceContext) -> Advice | None:
         sentence("{} {}", device_part(timeline.kind, device), bytes_part(size))
         for device, size in sorted(peaks.items())
     ]
-    listed = joined(each, ", ")
+    what = "Peaks with the request that failed" if context.is_cut_off else "Peaks"
+    listed = sentence("{what}: {each}.", what=what, each=joined(each, ", "))
     gathers = context.frames(r"torch/nn/parallel/(scatter_gather|comm|_functions)\.py \w*gather\w*$")
     parallel = context.occurs(context.frames(r"torch/nn/parallel/(parallel_apply|data_parallel|replicate)\.py"))
     gathered = gathers[context.stack]
@@ -42,7 +44,7 @@ def _imbalance(context: AdviceContext) -> Advice | None:
             "device-imbalance",
             "Compute the loss inside the module that DataParallel wraps, or use DistributedDataParallel",
             [
-                sentence("Peaks: {listed}.", listed=listed),
+                listed,
                 sentence(
                     "DataParallel gathers {} of outputs on one device.", bytes_part(context.bytes_at_peak(gathered))
                 ),
@@ -54,7 +56,7 @@ def _imbalance(context: AdviceContext) -> Advice | None:
         )
     even = sum(peaks.values()) / len(peaks)
     why: list[str] = [
-        sentence("Peaks: {listed}.", listed=listed),
+        listed,
         sentence("Spread evenly, each would have {}.", bytes_part(int(even))),
     ]
     if parallel:

@@ -15,7 +15,7 @@ from snapreport.findings.unused_graphs import unused_graphs
 from snapreport.findings.unused_model import unused_model
 from snapreport.sentence import bytes_part, sentence
 from snapreport.small_numbers import is_among
-from snapreport.timeline.phases import FORWARD
+from snapreport.timeline.phases import FORWARD, NONE
 
 _NO_GRAD = "https://docs.pytorch.org/docs/stable/generated/torch.no_grad.html"
 _AUTOCAST = "https://docs.pytorch.org/docs/stable/amp.html"
@@ -175,8 +175,8 @@ def _late_outputs(context: AdviceContext) -> np.ndarray:
     born, freed, stack, size = context.born, context.freed, context.stack, context.size
     mask = np.zeros(len(size), bool)
     # Not a workspace beside the output: in PyTorch 2.15 each matrix product allocates its own, and frees it at once.
-    kept = (born >= 0) & (size >= 1 << 20) & (freed - born > AT_ONCE)
-    rows = np.flatnonzero(kept & (stack > 0) & (context.phases.innermost == FORWARD)[stack])
+    kept = (born >= 0) & (size >= 1 << 20) & (freed - born > AT_ONCE) & ~context.category("input")
+    rows = np.flatnonzero(kept & (stack > 0) & is_among(context.phases.innermost, (FORWARD, NONE))[stack])
     if not len(rows):
         return mask
     table = pl.DataFrame(

@@ -24,6 +24,7 @@ from snapreport.timeline.phases import BACKWARD, FORWARD
 
 _SOFTMAX = r"(?i)softmax"
 _NO_SCORES = r"(?i)log_?softmax|gumbel|cross_?entropy|nll_loss"
+_IN_CALL = sentence("{_SOFTMAX}|functional\\.py (dropout|softmax)|dropout\\.py forward", _SOFTMAX=_SOFTMAX)
 _TORCH = r"(^|/)(torch|torchinductor_[^/]*)/"
 _ATTENTION = r"(?i)atten|attn|sdpa"
 _FUSED = (
@@ -88,13 +89,19 @@ def _scores(context: AdviceContext) -> Scores:
     caller = context.function_of_frame[context.innermost(skip)]
     softmax = context.frames(_SOFTMAX) & ~context.frames(_NO_SCORES) & ~fused
     named = context.frames(_ATTENTION) & ~fused
-    direct = context.remember_of_stacks("direct frames of attention", lambda: _direct(context, caller))
+    direct = context.remember_of_stacks("direct frames of attention", lambda: _direct(context, caller, _IN_CALL))
+    with_einsum = _IN_CALL + r"|functional\.py einsum"
+    product = context.remember_of_stacks("products of attention", lambda: _direct(context, caller, with_einsum))
     marked = empty.copy()
     # Softmax frames within something called attention, or within a function whose own lines make as large a product.
-    centres = softmax[context.stack] & (named[context.stack] | _has_product(context, births, softmax, caller, direct))
+    centres = softmax[context.stack] & (named[context.stack] | _has_product(context, births, softmax, caller, product))
     shaped = _by_shape(context, births, caller, direct & ~fused, named)
+    if centres.any():
+        shaped &= _is_near(context, births, np.flatnonzero(centres[births]))
     marked |= centres | shaped
-    marked |= _neighbours(context, births, np.flatnonzero(centres[births] | shaped[births]), caller, direct)
+    # An einsum shows nothing without a softmax: it projects queries, keys and values as well.
+    marked |= _neighbours(context, births, np.flatnonzero(centres[births]), caller, direct, product)
+    marked |= _neighbours(context, births, np.flatnonzero(centres[births] | shaped[births]), caller, direct, direct)
     math_core = in_math[context.stack]
     one_line = _one_line(context, births, marked, caller)
     math = (math_core & _without_output(context, births, math_core)) | one_line
@@ -106,14 +113,12 @@ def _scores(context: AdviceContext) -> Scores:
     )
 
 
-def _direct(context: AdviceContext, caller: np.ndarray) -> np.ndarray:
-    """Bool per stack: the innermost Python frame is of the calling function itself, or a softmax or dropout in it."""
+def _direct(context: AdviceContext, caller: np.ndarray, between: str) -> np.ndarray:
+    """Bool per stack: the innermost Python frame is of the calling function, or matches ``between`` and is in it."""
     innermost = context.innermost()
     own = context.function_of_frame[innermost] == caller
-    between = context.texts_contain(
-        sentence("{_SOFTMAX}|functional\\.py (dropout|softmax)|dropout\\.py forward", _SOFTMAX=_SOFTMAX)
-    )
-    direct: np.ndarray = (own | np.append(between, False)[innermost]) & (caller > 0)
+    called = np.append(context.texts_contain(between), False)
+    direct: np.ndarray = (own | called[innermost]) & (caller > 0)
     return direct
 
 
@@ -172,6 +177,18 @@ def _by_shape(
     return found
 
 
+def _is_near(context: AdviceContext, births: np.ndarray, centres: np.ndarray) -> np.ndarray:
+    """Bool per allocation: within reach of a softmax, and as large or half or twice as large: where a program's
+    attention is known by its softmax, equal sizes elsewhere are of something else.
+    """
+    found = np.zeros(len(context.size), bool)
+    size = context.size[births]
+    for distance in range(-REACH, REACH + 1):
+        at = np.clip(centres + distance, 0, len(births) - 1)
+        found[births[at[np.isin(size[at] / size[centres], (1.0, 0.5, 2.0))]]] = True
+    return found
+
+
 def _in_module(context: AdviceContext, pattern: str) -> np.ndarray:
     """Bool per stack: whether a frame matches that runs within the innermost module: ``compute_loss`` calls models."""
     recording, matches = context.snapshot.recording, context.texts_contain(pattern)
@@ -225,11 +242,17 @@ def _members(context: AdviceContext) -> Callable[[int], frozenset[int]]:
 
 
 def _neighbours(
-    context: AdviceContext, births: np.ndarray, centres: np.ndarray, caller: np.ndarray, direct: np.ndarray
+    context: AdviceContext,
+    births: np.ndarray,
+    centres: np.ndarray,
+    caller: np.ndarray,
+    direct: np.ndarray,
+    product: np.ndarray,
 ) -> np.ndarray:
     """Bool per allocation: in a run around a centre that its function made directly, as large up to the element's size.
 
-    centres: places in ``births``.
+    centres: places in ``births``. product: Bool per stack, those of an einsum, too: it copies what it reads, so that
+    only what is as large is a matrix of scores.
     """
     found = np.zeros(len(context.size), bool)
     if not len(centres):
@@ -245,7 +268,8 @@ def _neighbours(
             at = np.clip(place, 0, len(births) - 1)
             tiny = size[at] * TINY <= scores
             ratio = size[at] / np.maximum(scores, 1)
-            alike = is_direct[at] & (function[at] == of) & np.isin(ratio, RATIOS)
+            alike = (is_direct[at] & np.isin(ratio, RATIOS)) | (product[stack[at]] & (ratio == 1.0))
+            alike &= function[at] == of
             if step > 0:
                 # The last of a call is its output, which stays: another number of bytes only if more follows directly.
                 after = np.clip(at + 1, 0, len(births) - 1)

@@ -122,10 +122,11 @@ def _of_forward(context: AdviceContext, table: pl.DataFrame) -> tuple[np.ndarray
     last_product = pl.when(pl.col("kind") == HALF).then("at").max().over("run").fill_null(len(table))
     in_float = pl.col("kind").is_in([FLOAT, NORM, SOFTMAX, LOSS, CREATED])
     in_float |= (pl.col("kind") == USER) & (pl.col("at") > last_product)
-    made = pl.when(pl.col("kind") == HALF).then(0.5).when(in_float).then(1.0)
+    # Where no frame names a product, the program's own lines compute them.
+    by_program = (pl.col("kind") == USER) & ~(pl.col("kind") == HALF).any()
+    made = pl.when((pl.col("kind") == HALF) | by_program).then(0.5).when(in_float).then(1.0)
     table = table.with_row_index("at").with_columns(
-        # Where no frame names a product, the program's own lines compute them.
-        made=made.forward_fill().fill_null(1.0 if (kind == HALF).any() else 0.5),
+        made=made.forward_fill().fill_null(1.0),
         call=(pl.col("stack") != pl.col("stack").shift()).fill_null(True).cum_sum(),
     )
     calls = table.group_by("call", maintain_order=True).agg(pl.col("kind").first())

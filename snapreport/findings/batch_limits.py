@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from snapreport.findings.advice_births import births
+from snapreport.findings.advice_births import LINEAR, births
 from snapreport.findings.advice_context import MIN_BYTES, AdviceContext
 from snapreport.findings.graphs import backward_passes, waiting_graphs
 from snapreport.timeline.phases import OPTIMIZER_STEP
@@ -25,6 +25,7 @@ def is_batch_fixed(context: AdviceContext) -> bool:
         "a fixed batch",
         lambda: (
             _is_one_graph(context) or _has_batch_negatives(context) or _accumulates(context) or _waits(context)
+            or _is_single(context)
         ),
     )  # fmt: skip
 
@@ -35,7 +36,7 @@ def _is_one_graph(context: AdviceContext) -> bool:
         return False
     every = births(context)
     forward = context.born[every.rows[every.forward]]
-    inputs = context.category("input") & (context.size >= _LARGE)
+    inputs = context.category("input") & (context.size >= _LARGE) & ~context.forward[context.stack]
     if not len(forward) or (inputs & (context.born > forward[0])).any():
         return False
     return bool((inputs & (context.born < forward[0]) & (context.freed > forward[-1])).any())
@@ -70,3 +71,16 @@ def _accumulates(context: AdviceContext) -> bool:
 def _waits(context: AdviceContext) -> bool:
     """Several forward passes wait for one backward pass: they are parts of a batch already."""
     return waiting_graphs(context).passes > 1
+
+
+def _is_single(context: AdviceContext) -> bool:
+    """A batch of one: the last linear layer makes as many numbers as its bias has, which is allocated after a weight
+    of some times as many.
+    """
+    every = births(context)
+    made = every.size[context.frames(LINEAR)[every.stack]]
+    parameters = every.size[context.category("parameter")[every.rows]]
+    weight, bias = parameters[:-1], parameters[1:]
+    bias = np.unique(bias[(weight > bias) & (weight % np.maximum(bias, 1) == 0)])
+    # A bias is of the layer, or a part of what it makes for each sample.
+    return bool(len(made)) and bias[made[-1] % np.maximum(bias, 1) == 0].tolist() == [made[-1]]

@@ -30,7 +30,7 @@ _CAUSES = {
         "Graphs that a stored output or loss refers to hold",
         "release them after the backward pass",
     ),
-    "previous-outputs": ("Outputs of this iteration and the one before hold", "delete the old ones first"),
+    "previous-outputs": ("Outputs of the iteration before hold", "delete the old ones first"),
     "backward-each": ("Graphs of several forward passes hold", "call `backward()` after each"),
     "expanded-mask": ("Copies of one attention mask hold", "use a mask that broadcasts"),
     "second-model": ("A model that is no longer in use holds", "delete it"),
@@ -150,7 +150,7 @@ def _remedy(advice: Finding, here: Sequence[Finding]) -> str:
     if evidence["rule"] not in _CAUSES:
         return sentence("{}.", advice.title)
     cause, do = map(sentence, _CAUSES[evidence["rule"]])
-    held = int(evidence["at_peak_bytes"])
+    held = int(evidence.get("previous_bytes") or evidence["at_peak_bytes"])
     whole = int(saving["peak_bytes"]) + int(saving["saves_bytes"])
     is_lost = any(finding.kind == "peak" and finding.evidence.get("is_lost") for finding in here)
     after = sentence("peak of the trace {}" if is_lost else "peak {}", bytes_part(saving["peak_bytes"]))
@@ -174,7 +174,7 @@ def _remedy(advice: Finding, here: Sequence[Finding]) -> str:
 
 
 def _holds(of: Finding, whole: int, name: str) -> list[Statement]:
-    """What holds most of ``whole`` bytes: "Activations hold 97% of the peak, 60% of it from forward dit.py:83.".
+    """What holds most of ``whole`` bytes: "Activations hold 97% of the peak, 60% of it in forward dit.py:83.".
 
     Empty where no category does: memory of unknown use explains nothing. ``of``: the peak or a failure; ``name``: of
     the whole.
@@ -191,7 +191,7 @@ def _holds(of: Finding, whole: int, name: str) -> list[Statement]:
     where = ""
     if stack and stack["category"] == rows[0]["category"] and stack["bytes"] >= _FROM_ONE_LINE * size:
         part = "all" if stack["bytes"] == size else share_text(stack["bytes"], size)
-        where = sentence(", {part} of it from {}", stack["line"], part=part)
+        where = sentence(", {part} of it in {}", stack["line"], part=part)
     text = sentence(
         "{what} {hold} {share} of {name}{doubt}{where}.",
         what=upper_first(" and ".join("the KV cache" if text == "KV cache" else text for text in texts)),

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from snapreport.findings.advice_births import births
-from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
+from snapreport.findings.advice_context import MIN_BYTES, MIN_SHARE, ONE_LINE, Advice, AdviceContext
+from snapreport.findings.graphs import births_until
 from snapreport.sentence import bytes_part, sentence
-from snapreport.small_numbers import is_among
-from snapreport.timeline.phases import BACKWARD, FORWARD
+from snapreport.timeline.phases import BACKWARD
 
 _FEWEST = 4
 
@@ -18,19 +20,20 @@ def exception_holds(context: AdviceContext) -> Advice | None:
     every = births(context)
     forward = context.born[every.rows[every.forward]]
     # A request that fails within a pass that goes on: its activations are used, and freed, by the backward pass.
-    by_engine = (context.free_stack == 0) | is_among(context.phases.innermost, (FORWARD, BACKWARD))[context.free_stack]
-    abandoned = ~by_engine | (context.freed == len(context.timeline.events))
-    grown = context.category("activation", "temporary") & (context.born >= 0) & abandoned
+    used = (context.free_stack == 0) | context.phases.runs(BACKWARD)[context.free_stack]
+    last = len(context.timeline.events)
+    grown = context.category("activation", "temporary") & (context.born >= 0) & (~used | (context.freed == last))
+    # The frames of the attempt free all of it at once, with no allocation between.
+    group = np.append(births_until(context), -1)[context.freed]
     size = 0
     for failed in context.timeline.oom_events:
-        after = forward[forward > failed]
-        if not len(after):
-            continue
         # Alive when the next pass begins.
-        held = grown & (context.born < failed) & (context.freed > after[0])
-        if held.sum() >= _FEWEST:
-            size = max(size, int(context.size[held].sum()))
-    if not context.is_much(size):
+        after = np.append(forward, last)[np.searchsorted(forward, failed, "right")]
+        held = grown & (context.born < failed) & (context.freed > after) & (after < last)
+        groups, count = np.unique(group[held], return_counts=True)
+        together = held & np.isin(group, groups[count >= _FEWEST])
+        size = max(size, int(context.size[together].sum()))
+    if size < max(MIN_BYTES, MIN_SHARE * context.recorded.peak_bytes):
         return None
     return Advice(
         "exception-holds",
@@ -46,4 +49,5 @@ def exception_holds(context: AdviceContext) -> Advice | None:
         "except block",
         "https://docs.pytorch.org/docs/stable/notes/faq.html#my-out-of-memory-exception-handler-can-t-allocate-memory",
         effort=ONE_LINE,
+        comes_first=True,
     )

@@ -6,7 +6,7 @@ from math import isqrt
 
 import numpy as np
 
-from snapreport.findings.advice_births import births
+from snapreport.findings.advice_births import LINEAR, births
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
 from snapreport.findings.live import names_of
 from snapreport.number_format import share_text
@@ -25,16 +25,20 @@ def full_logits(context: AdviceContext) -> Advice | None:
     """
     every = births(context)
     rows, size, stack = every.rows, every.size, every.stack
-    linear = context.frames(r"torch/nn/modules/linear\.py forward$")[stack]
+    linear = context.frames(LINEAR)[stack]
+    function = context.function_of_frame[context.innermost()][stack]
+    by_program = context.own_frames[context.innermost()][stack] & every.forward
     live = np.bincount(context.stack[context.at_peak], minlength=int(context.stack.max(initial=0)) + 1)
     mask, share = np.zeros(len(context.size), bool), 1.0
-    for at in np.flatnonzero(linear & (size >= _LARGE) & (live[stack] <= _PASSES)).tolist():
+    for at in np.flatnonzero((linear | by_program) & (size >= _LARGE) & (live[stack] <= _PASSES)).tolist():
         whole, after = int(size[at]), slice(at + 1, at + 1 + _REACH)
         # Whole logits are computed with, or cast to another type first.
         if np.isin(size[after], (whole // 2, whole, 2 * whole)).any() or mask[rows[at]]:
             continue
         row = _row(context, rows[at], whole)
-        few = size[after][(size[after] % row == 0) & (size[after] <= _FEW * whole) & ~linear[after]] if row else []
+        # Where no frame names the product, the same function selects from it.
+        selected = ~linear[after] & (linear[at] | (function[after] == function[at]))
+        few = size[after][selected & (size[after] % row == 0) & (size[after] <= _FEW * whole)] if row else []
         if len(few):
             mask |= (context.size == whole) & (context.born >= 0)
             share = min(share, 1 - int(few[0]) / whole)
@@ -67,7 +71,9 @@ def _row(context: AdviceContext, row: int, whole: int) -> int:
     """Bytes of the logits of one position; 0 where no weight and input fit."""
     born = context.born[row]
     alive = (context.born < born) & (context.freed > born)
-    weights = np.unique(context.size[alive & (context.category("parameter") | (context.born < 0))])
+    first = births(context).rows[births(context).forward][:1]
+    before = context.born < context.born[first].max(initial=0)
+    weights = np.unique(context.size[alive & (context.category("parameter") | before)])
     inputs = np.unique(context.size[alive & context.category("activation", "temporary")])
     for bytes_of in _BYTES:
         for weight in weights[weights >= _LARGE].tolist():

@@ -61,11 +61,11 @@ def _dropped(context: AdviceContext) -> np.ndarray:
     end = np.where(requested >= 0, requested, context.freed[rows])
     # Frees with no allocation between them belong together; what is alive at the end is a group of its own.
     group = np.where(end >= last, births[-1] + 1, births[np.minimum(end, last - 1)])
-    table = pl.DataFrame({"row": rows, "group": group, "stack": context.stack[rows], "end": end})
-    # The graph goes before the output that holds it: the last to be freed is that output, which is needed anyway.
-    table = table.filter((pl.col("end") < pl.col("end").max().over("group")) | (pl.col("end") >= last))
+    table = pl.DataFrame({"row": rows, "graph": group, "stack": context.stack[rows], "end": end})
+    table = table.with_columns(born=pl.Series(context.born[rows]))
+    table = table.filter(is_inner("born", "end") | (pl.col("end") >= last))
     large = (
-        table.group_by("group")
+        table.group_by("graph")
         .agg(pl.len(), stacks=pl.col("stack").n_unique())
         .filter(
             (pl.col("len") >= FEWEST_FREED)
@@ -74,10 +74,18 @@ def _dropped(context: AdviceContext) -> np.ndarray:
     )
     if kind == TRAINING:
         # What is alive at the end may still see its backward pass, but where the same lines dropped a graph before.
-        dropped = table.filter(pl.col("group").is_in(large["group"].implode()) & (pl.col("end") < last))
+        dropped = table.filter(pl.col("graph").is_in(large["graph"].implode()) & (pl.col("end") < last))
         table = table.filter((pl.col("end") < last) | pl.col("stack").is_in(dropped["stack"].unique().implode()))
-    found[table.filter(pl.col("group").is_in(large["group"].implode()))["row"].to_numpy()] = True
+    found[table.filter(pl.col("graph").is_in(large["graph"].implode()))["row"].to_numpy()] = True
     return found
+
+
+def is_inner(born: str, freed: str) -> pl.Expr:
+    """Whether a tensor is not the output of its ``graph``, which is made last, and freed last since it holds the graph.
+    The output is needed without a graph, too.
+    """
+    is_last = (pl.col(freed) == pl.col(freed).max().over("graph")) & (pl.col(born) == pl.col(born).max().over("graph"))
+    return ~is_last
 
 
 @dataclass(frozen=True)
@@ -98,10 +106,9 @@ def waiting_graphs(context: AdviceContext) -> WaitingGraphs:
     """Between two passes the program allocates outside of any: a batch, a loss. A line of the model has then allocated
     in each stretch. Layers of one pass lie in one stretch.
     """
-    phase = context.phases.innermost
     nothing = WaitingGraphs(np.zeros(len(context.size), bool), 1)
-    mine = context.category("activation") & context.at_peak & (phase == FORWARD)[context.stack] & (context.born >= 0)
-    rows = np.flatnonzero(mine & ~dropped_graphs(context))
+    mine = context.category("activation") & context.at_peak & (context.phases.innermost == FORWARD)[context.stack]
+    rows = np.flatnonzero(mine & (context.born >= 0) & ~dropped_graphs(context))
     if context.timeline.activity.kind != TRAINING or len(rows) < FEWEST_FREED:
         return nothing
     events = context.timeline.events
@@ -177,7 +184,7 @@ def backward_passes(context: AdviceContext) -> np.ndarray:
 def _backward_passes(context: AdviceContext) -> np.ndarray:
     events = context.timeline.events
     is_alloc = action_codes(events) == ACTIONS.index("alloc")
-    forward = is_alloc & (context.phases.innermost == FORWARD)[events["stack"].to_numpy()]
+    forward = is_alloc & context.forward[events["stack"].to_numpy()]
     backward = backward_allocations(context)
     at = np.flatnonzero(forward | backward)
     begins = np.zeros(len(events), np.int64)

@@ -23,13 +23,12 @@ class MixedPrecisionEvidence(AdviceEvidence, kw_only=True):
 
 
 def mixed_precision(context: AdviceContext) -> Advice | None:
-    activation = context.category("activation")
-    size = context.bytes_at_peak(activation)
+    mask = context.category("activation", "temporary") & (context.born >= 0)
+    mask &= ~(context.phases.innermost == OPTIMIZER_STEP)[context.stack]
+    size = context.bytes_at_peak(mask)
     kind = context.timeline.activity.kind
     if kind not in (TRAINING, INFERENCE) or not context.is_much(size // 2) or is_low_precision(context):
         return None
-    mask = activation | context.category("temporary")
-    mask &= (context.born >= 0) & ~(context.phases.innermost == OPTIMIZER_STEP)[context.stack]
     share, copies, peak_range = context.remember(("16 bits", context.trains), lambda: _share(context, mask))
     if not share:
         return None
@@ -37,7 +36,10 @@ def mixed_precision(context: AdviceContext) -> Advice | None:
         "mixed-precision",
         "Compute in a 16-bit type",
         [
-            sentence("Activations hold {}, and no recorded stack trace goes through autocast.", context.share(size)),
+            sentence(
+                "Activations and temporaries hold {}, and no recorded stack trace goes through autocast.",
+                context.share(size),
+            ),
             *(
                 [sentence("Autocast's copies of the weights take {}.", bytes_part(copies))]
                 if context.is_much(copies)

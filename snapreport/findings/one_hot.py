@@ -6,45 +6,59 @@ import numpy as np
 
 from snapreport.findings.advice_births import births
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
+from snapreport.findings.graphs import backward_passes
 from snapreport.findings.live import names_of
 from snapreport.sentence import sentence
+from snapreport.timeline.phases import FORWARD
 
 _INTEGER = 8  # bytes of an element of functional.one_hot
 _REACH = 6
 """Allocations after the cast within which the product with the logits follows."""
 
 
+def _is_beside(context: AdviceContext, size: int, made: np.ndarray) -> bool:
+    """Whether logits of ``size`` are alive when the last of ``made`` is allocated."""
+    born = context.born[made[-1]]
+    alive = (context.born < born) & (context.freed > born) & (context.size == size)
+    alive[made] = False
+    return bool((alive & context.category("activation", "temporary")).any())
+
+
+def _is_cast(context: AdviceContext, times: int) -> np.ndarray:
+    """Bool per birth: followed by one of the same line with 1/``times`` of its bytes, and freed before any other."""
+    every = births(context)
+    size, stack = every.size, every.stack
+    following = np.append(context.born[every.rows], [len(context.timeline.events)] * 2)[2:]
+    cast = (size[:-1] == times * size[1:]) & (stack[:-1] == stack[1:])
+    return np.asarray(np.append(cast, False) & (context.freed[every.rows] <= following))
+
+
 def one_hot(context: AdviceContext) -> Advice | None:
-    """An allocation of 64-bit integers, freed as soon as it has been cast to floating point, and a product as large as
-    the cast beside logits of the same size that were made before.
+    """An allocation of 64-bit integers, which has no gradient, and a product of the same function that is as large as
+    logits which were made before. It is cast first, or the product reads it as it is.
     """
     if not context.trains:
         return None
     every = births(context)
-    rows, size, stack = every.rows, every.size, every.stack
+    rows, size = every.rows, every.size
+    function = context.function_of_frame[context.innermost()][every.stack]
+    by_engine = np.unique(size[every.stack == 0])
     mask = np.zeros(len(context.size), bool)
-    if len(rows) < 4:
-        return None
-    line = stack
+    in_module = (context.phases.innermost == FORWARD)[every.stack]
+    passes = int(backward_passes(context)[-1])
     for bytes_of in (4, 2):
         times = _INTEGER // bytes_of
-        pairs = np.flatnonzero((size[:-1] == times * size[1:]) & (line[:-1] == line[1:]) & (stack[:-1] > 0))
-        pairs = pairs[size[pairs] >= times * (1 << 20)]
-        # Freed before anything else is allocated.
-        following = np.append(context.born[rows], len(context.timeline.events))[pairs + 2]
-        pairs = pairs[context.freed[rows[pairs]] <= following]
-        for at in pairs.tolist():
-            hot = int(size[at + 1])
-            product = (
-                at
-                + 2
-                + np.flatnonzero(
-                    (size[at + 2 : at + 2 + _REACH] == hot) & (stack[at + 2 : at + 2 + _REACH] == stack[at])
-                )
-            )
-            before = (context.born < context.born[rows[at]]) & (context.freed > context.born[rows[at]])
-            if len(product) and (before & (context.size == hot) & context.category("activation", "temporary")).any():
-                mask[rows[[at, at + 1, product[0]]]] = True
+        large = (size % times == 0) & (size >= times * (1 << 20)) & (every.stack > 0) & ~np.isin(size, by_engine)
+        # A loss has one in each step; casts and products within a layer are as many as there are layers.
+        # In a module, larger tensors may be of another type: there the cast follows, and frees the integers.
+        large &= ~in_module | _is_cast(context, times)
+        once = np.bincount(every.stack[large], minlength=int(every.stack.max(initial=0)) + 1) <= passes + 1
+        for at in np.flatnonzero(large & once[every.stack]).tolist():
+            hot, after = int(size[at]) // times, slice(at + 1, at + 1 + _REACH)
+            made = rows[after][(size[after] == hot) & (function[after] == function[at])]
+            # Logits are there when the last of them, the product, is made.
+            if len(made) and _is_beside(context, hot, made):
+                mask[np.append(made, rows[at])] = True
     bytes_ = context.bytes_at_peak(mask)
     if not context.is_much(bytes_):
         return None

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from snapreport.findings.advice_births import births
+from snapreport.findings.advice_births import LINEAR, births
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
 from snapreport.findings.live import names_of
-from snapreport.findings.saving import share_with_cost
+from snapreport.findings.saving import bytes_over_time, share_with_cost
 from snapreport.sentence import sentence
 
 _BYTES = (4, 2)
@@ -21,23 +21,26 @@ _FEWEST_VECTORS = 64
 
 
 def broadcast(context: AdviceContext) -> Advice | None:
-    """``[N] - [N, 1]``: the last output of a module has N numbers, the next allocation of another line N times N."""
+    """``[N] - [N, 1]``: a product's result has N numbers, the next large allocation of another line N times N."""
     every = births(context)
     rows, size, stack = every.rows, every.size, every.stack
-    linear = context.frames(r"torch/nn/modules/linear\.py forward$")[stack]
+    linear = context.frames(LINEAR)[stack]
+    by_program = context.own_frames[context.innermost()][stack]
     mask = np.zeros(len(context.size), bool)
     for bytes_of in _BYTES:
         n = np.sqrt(size / bytes_of).round().astype(np.int64)
         square = np.flatnonzero((n * n * bytes_of == size) & (size >= _SMALLEST) & ~linear & (stack > 0))
         for at in square.tolist():
-            before = np.flatnonzero(linear[max(0, at - _REACH) : at]) + max(0, at - _REACH)
-            vector = int(n[at]) * bytes_of
-            if not len(before) or size[before[-1]] != vector:
-                continue
+            before, vector = slice(max(0, at - _REACH), at), int(n[at]) * bytes_of
+            products = np.flatnonzero(linear[before])
+            is_last = len(products) and size[before][products[-1]] == vector
+            # Of products by lines of the program, all after the vector are smaller: operands of a product are larger.
+            large = np.flatnonzero(size[before] >= vector)
+            is_last |= len(large) and size[before][large[-1]] == vector and by_program[before][large[-1]]
             born = context.born[rows[at]]
             alive = (context.born < born) & (context.freed > born) & (context.size == vector)
             # The prediction and the target; all pairs by a matrix product have operands with more columns.
-            if alive.sum() >= 2:
+            if is_last and alive.sum() >= 2:
                 mask |= (context.size == size[at]) & (context.born >= born)
     bytes_ = context.bytes_at_peak(mask)
     if not context.is_much(bytes_):
@@ -84,11 +87,11 @@ def distance_matrix(context: AdviceContext) -> Advice | None:
             mask[rows[[at, at + 1]]] = True
     if not output:
         return None
-    # Their gradients are as large, and sums over one axis of those take scratch memory of some parts of that.
-    engine = (context.stack == 0) & (context.born >= 0) & (context.size > output)
-    mask |= engine & np.logical_or.reduce(
-        [whole % np.maximum(context.size, 1) == 0 for whole in np.unique(context.size[mask])]
-    )
+    # Their gradients are as large, and sums over one axis of those take scratch memory while they are alive.
+    engine = (context.stack == 0) & (context.born >= 0)
+    whole = engine & np.isin(context.size, np.unique(context.size[mask]))
+    beside = bytes_over_time(context.timeline, np.flatnonzero(whole))[context.born + 1] > 0
+    mask |= engine & beside & (context.size > output)
     bytes_ = context.bytes_at_peak(mask)
     if not context.is_much(bytes_):
         return None

@@ -5,6 +5,9 @@ from __future__ import annotations
 from snapreport.contracts.finding import Finding
 from snapreport.sentence import Sentence, code_part, joined, place_part, sentence
 
+_OF_OPTIMIZER = ("foreach-optimizer", "optimizer-state", "offload")
+_CONSTRUCTOR = "Where: the constructor of the optimizer whose `step()` is called in {}."
+
 
 def remedy_place(where: str) -> Sentence:
     """``zoo.py:566`` of ``/app/zoo.py:566``."""
@@ -19,7 +22,10 @@ def remedy_sentence(finding: Finding) -> str:
     evidence = finding.evidence
     parts = [sentence("Effort: {}.", evidence["effort"])]
     if evidence["where"]:
-        parts.append(sentence("Where: {}.", remedy_place(evidence["where"])))
+        place = remedy_place(evidence["where"])
+        # No stack trace has the constructor: it allocates nothing on a device.
+        of_optimizer = evidence["rule"] in _OF_OPTIMIZER
+        parts.append(sentence(_CONSTRUCTOR if of_optimizer else "Where: {}.", place))
     if evidence["line"]:
         parts.append(sentence("The line should read: {}", code_part(evidence["line"])))
     return joined(parts)

@@ -20,7 +20,7 @@ def data_on_device(context: AdviceContext) -> Advice | None:
     forward = context.born[every.rows[every.forward]]
     if not context.trains or not len(forward):
         return None
-    inputs = context.category("input")
+    inputs = context.category("input") & ~context.forward[context.stack]
     early = inputs & (context.born >= 0) & (context.born < forward[0]) & (context.freed > forward[-1])
     batches = inputs & (context.born > forward[0]) & (context.stack > 0)
     if int(batches.sum()) < _BATCHES or not early.any():

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, AdviceEvidence
-from snapreport.findings.graphs import FEWEST_STACKS, backward_allocations, backward_passes, births_until
+from snapreport.findings.graphs import FEWEST_FREED, FEWEST_STACKS, backward_allocations, backward_passes, births_until
 from snapreport.findings.live import names_of
 from snapreport.findings.saving import CLOSE, share_of_lives
 from snapreport.findings.unused_graphs import unused_graphs
@@ -19,7 +19,8 @@ from snapreport.timeline.phases import BACKWARD, FORWARD
 
 FEWEST_TENSORS, FEWEST_LINES = 5, 2
 """A graph that is released frees tensors of several lines at once: of a Sequential, those of a line for each kind of
-layer. With fewer lines than ``FEWEST_STACKS`` it may be a set of outputs."""
+layer. With fewer lines than ``FEWEST_STACKS`` and fewer tensors than ``FEWEST_FREED``
+it may be a set of outputs."""
 _MOSTLY = 0.5
 """The share of a line's activations that outlive a backward pass, of those that are freed."""
 
@@ -43,7 +44,7 @@ def _retained(context: AdviceContext) -> np.ndarray:
     if context.timeline.activity.kind != TRAINING:
         return found
     phase = context.phases.innermost
-    forward = context.category("activation") & (phase == FORWARD)[context.stack] & (context.born >= 0)
+    forward = context.category("activation") & context.forward[context.stack] & (context.born >= 0)
     # Of frees without a stack trace nothing is known: the autograd engine's threads have none either.
     outside = (context.free_stack > 0) & ~is_among(phase, (FORWARD, BACKWARD))[context.free_stack]
     freed = forward & (context.freed < len(context.timeline.events))
@@ -142,6 +143,8 @@ def release_graphs(context: AdviceContext) -> Advice | None:
     fraction, without, then = share_of_lives(context.timeline, rows, starts)
     if not fraction or not context.is_much(min(retained, context.timeline.peak_bytes - without)):
         return None
+    freed = rows[context.freed[rows] < len(context.timeline.events)]
+    most = int(np.bincount(births_until(context)[context.freed[freed]]).max(initial=0))
     by_stack = pl.DataFrame({"stack": context.free_stack[rows], "size": size}).filter(pl.col("stack") > 0)
     by_stack = by_stack.group_by("stack").agg(pl.col("size").sum()).sort("size", "stack", descending=[True, False])
     saves = context.timeline.peak_bytes - without
@@ -166,7 +169,9 @@ def release_graphs(context: AdviceContext) -> Advice | None:
         "https://docs.pytorch.org/docs/stable/notes/faq.html#my-model-reports-cuda-runtime-error-2-out-of-memory",
         mask,
         fraction,
-        confidence="inferred" if len(np.unique(context.stack[rows])) >= FEWEST_STACKS else "estimate",
+        confidence="inferred"
+        if len(np.unique(context.stack[rows])) >= FEWEST_STACKS or most >= FEWEST_FREED
+        else "estimate",
         is_partly=True,
         evidence=RetainedEvidence(retained_bytes=retained),
         effort=ONE_LINE,

@@ -7,7 +7,7 @@ import polars as pl
 
 from snapreport.findings.advice_births import births as births_without_workspaces
 from snapreport.findings.advice_context import AdviceContext
-from snapreport.findings.graphs import births_until
+from snapreport.findings.graphs import births_until, is_inner
 from snapreport.small_numbers import is_among
 from snapreport.timeline.activity import TRAINING
 from snapreport.timeline.phases import BACKWARD, FORWARD
@@ -40,7 +40,8 @@ def _unused(context: AdviceContext) -> np.ndarray:
     rows = np.flatnonzero(forward & outside & ~used[context.stack])
     if not len(rows):
         return found
-    # Frees with no allocation between them free one graph; the last is of the output, which is needed anyway.
+    # Frees with no allocation between them free one graph; the last made and freed is the output, which is needed
+    # anyway, if that is not of the program's own lines.
     table = pl.DataFrame(
         {"row": rows, "graph": births_until(context)[context.freed[rows]], "stack": context.stack[rows]}
     ).with_columns(born=pl.Series(context.born[rows]), freed=pl.Series(context.freed[rows]))
@@ -58,7 +59,7 @@ def _unused(context: AdviceContext) -> np.ndarray:
     of_graphs = table.filter(pl.col("graph").is_in(numbers))["stack"].to_numpy()
     # Several graphs may go at once, or stay to the end: they come from the same lines.
     lines = np.bincount(of_graphs, minlength=len(phase)) > 0
-    inner = table.filter(pl.col("freed") < pl.col("freed").max().over("graph"))["row"].to_numpy()
+    inner = table.filter(is_inner("born", "freed"))["row"].to_numpy()
     found[inner] = True
     found |= forward & (context.freed == last)
     return np.asarray(found & lines[context.stack])

@@ -13,11 +13,14 @@ import corpus
 import numpy as np
 import pytest
 
+from snapreport.allocator.placement import Ascending
 from snapreport.allocator.settings import parse_settings
-from snapreport.allocator.whatif import WhatIf
+from snapreport.allocator.whatif import FRESH, Change, WhatIf, scaled
 from snapreport.findings.run import findings
 from snapreport.findings.saving import peak_without
+from snapreport.forecast.batch_growth import batch_growth
 from snapreport.forecast.remedies import RemedySearch
+from snapreport.forecast.size_laws import LINEAR, UNKNOWN
 
 WITNESSES = Path(__file__).parent / "recordings" / "witnesses"
 FIXES = "snapreport.debug.view().fixes"
@@ -33,7 +36,9 @@ def choose(opened: Any, rules: tuple[str, ...], settings: str = "", **others: st
     opened.until(f"Object.entries({wanted}).every(([k, v]) => snapreport.getView().options[k] === v)")
     opened.settle()
     opened.until(f"!{FIXES}.busy")
-    shown: dict[str, Any] = opened.js(f"(({{ peak, answer, text }}) => ({{ peak, answer, text }}))({FIXES})")
+    shown: dict[str, Any] = opened.js(
+        f"(({{ peak, least, answer, text }}) => ({{ peak, least, answer, text }}))({FIXES})"
+    )
     return shown
 
 
@@ -60,6 +65,36 @@ def test_any_set_is_what_python_replays(
         assert shown["peak"] == search.peak_allocated(python), chosen
         everything = [*python, *([expandable] if with_setting else [])]
         assert shown["answer"]["unlimited"]["peakReserved"] == search.peak_reserved(everything), chosen
+
+
+@pytest.mark.parametrize("name", ["masks", "stored"])
+def test_another_batch_is_what_python_replays(
+    name: str, report_of: Callable[..., Path], open_report: Callable[..., Any]
+) -> None:
+    """At twice and half the batch, from the least to the most that may grow."""
+    path = WITNESSES / f"{name}.pickle.xz"
+    opened = open_report(report_of(path), viewport={"width": 1400, "height": 900})
+    whatif = WhatIf(corpus.loaded(path).timeline(0))
+    kind = batch_growth(whatif.timeline, 1.0).kind
+    peaks = []
+    for factor in (2.0, 0.5):
+        bounds = []
+        for other in (max(1.0, factor), min(1.0, factor)):
+            sizes = scaled(whatif.trace, [(kind == LINEAR, factor), (kind == UNKNOWN, other)])
+            bounds.append(Change(None if sizes.all() else sizes == 0, sizes))
+        shown = choose(opened, (), **{"fix.batch": f"{factor:g}"})
+        assert [shown["peak"], shown["least"]] == [whatif.peak_allocated(change) for change in bounds]
+        reserved = whatif.replay(whatif.own, bounds[0], memory=Ascending(None), start=FRESH).peak_reserved
+        assert shown["answer"]["unlimited"]["peakReserved"] == reserved
+        assert "An estimate" in shown["text"]
+        peaks.append(shown["peak"])
+    slider = opened.page.get_by_role("slider", name="Batch")
+    assert slider.get_attribute("aria-valuetext") == "0.5 times the recorded batch"
+    for _ in range(3):
+        slider.press("ArrowRight")
+    opened.until("snapreport.getView().options['fix.batch'] === '1.25'")
+    opened.until(f"!{FIXES}.busy")
+    assert peaks[1] < opened.js(f"{FIXES}.peak") < peaks[0]
 
 
 def test_a_failed_request_counts_and_is_named(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:

@@ -1,4 +1,6 @@
-"""The remedies that the page offers as check boxes, replayed together there: see ``static/src/whatif/remedies.ts``."""
+"""What the page offers to try, replayed together there: remedies as check boxes, and another batch with a slider; see
+``static/src/whatif/remedies.ts``.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,11 @@ from dataclasses import dataclass
 
 from snapreport.findings.failed_requests import failures
 from snapreport.findings.model import Finding
+from snapreport.findings.saving import live_mask
+from snapreport.findings.selection import select
+from snapreport.forecast.batch_growth import batch_growth
 from snapreport.forecast.remedies import PROPORTIONAL
+from snapreport.forecast.size_laws import LINEAR, UNKNOWN
 from snapreport.report.finding_cards import page_query
 from snapreport.report.sentence_html import Links
 from snapreport.report.verdict import rule_of
@@ -61,3 +67,30 @@ def page_remedies(
             )
         )
     return remedies
+
+
+@dataclass(frozen=True)
+class PageGrowth:
+    """What of a device grows with the batch, as queries; ``unsure``: what may. ``device``: the page's."""
+
+    device: int
+    growing: str
+    unsure: str
+
+
+def page_growth(snapshot: Snapshot, index: Mapping[int, int], stack_base: int) -> list[PageGrowth]:
+    """Of each device at whose peak something grows with the batch. ``index``, ``stack_base``: see ``verdict.chips``."""
+    found = []
+    for device, place in index.items():
+        timeline = snapshot.timeline(device)
+        if timeline.kind != "cuda" or not len(timeline.events):
+            continue
+        kind = batch_growth(timeline, 1.0).kind
+        masks = kind == LINEAR, kind == UNKNOWN
+        if not (masks[0] & live_mask(timeline, timeline.peak_event)).any():
+            continue
+        queries = [select(timeline, mask) for mask in masks]
+        # A query that is too long would leave some of them out.
+        if all(bool((mask == chosen).all()) for mask, (_, chosen) in zip(masks, queries, strict=True)):
+            found.append(PageGrowth(place, *(page_query(query, stack_base) for query, _ in queries)))
+    return found

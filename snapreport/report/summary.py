@@ -21,7 +21,7 @@ from snapreport.report.about_recording import assurances, doubts
 from snapreport.report.attribution import NO_NAMES, Breakdown, breakdown_text, breakdowns
 from snapreport.report.comparison import DiffTable
 from snapreport.report.finding_cards import FindingCard, finding_cards, link_of
-from snapreport.report.page_remedies import PageRemedy, page_remedies
+from snapreport.report.page_remedies import PageGrowth, PageRemedy, page_growth, page_remedies
 from snapreport.report.preview_svg import preview_svg
 from snapreport.report.recorder_facts import Fact, recorder_facts
 from snapreport.report.sentence_html import Links
@@ -70,7 +70,7 @@ class Summary:
     """Everything the static part of the page shows. ``job``: the tables of a job's report (``job.html.j2``), which
     precede those of the ranks shown in full. ``job_link``: in the report of one rank, the relative address of its job's
     report. ``refresh_seconds``: after which a page that is written anew loads itself again, 0 for never. ``chips``:
-    the verdict, worst first. ``remedies``: those that the page replays together.
+    the verdict, worst first. ``remedies``: those that the page replays together; ``growth``: with the batch.
     """
 
     title: str
@@ -78,6 +78,7 @@ class Summary:
     files: list[str]
     chips: list[Chip] = field(default_factory=list)
     remedies: list[PageRemedy] = field(default_factory=list)
+    growth: list[PageGrowth] = field(default_factory=list)
     diff: list[DiffTable] = field(default_factory=list)
     findings: list[FindingCard] = field(default_factory=list)
     cards: list[Card] = field(default_factory=list)
@@ -132,6 +133,7 @@ def summarise(snapshots: Sequence[Snapshot], title: str, links: SourceLinks = RE
         )
         statements = _statements(found, start.device, file) if start and start.snapshot == number else []
         summary.remedies += page_remedies(snapshot, found, index, stacks, Links(addresses))
+        summary.growth += page_growth(snapshot, index, stacks)
         place_of = partial(_place_of, snapshot)
         summary.chips += chips(found, index, stacks, Links(addresses), statements, place_of)
         base, stacks = stacks, stacks + len(recording.stack_offsets) - 1

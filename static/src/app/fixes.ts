@@ -1,5 +1,6 @@
-// "Try a fix": remedies and settings as check boxes beside the timeline. The chosen ones are replayed together: the stack
-// is drawn with what they leave, and the allocator is replayed in the worker. Under them, the list of findings.
+// "Try a fix": remedies and settings as check boxes beside the timeline, and another batch with a slider. All of it is
+// replayed together: the stack is drawn with what is left, and the allocator is replayed in the worker. Under them, the
+// list of findings.
 
 import { allocatedCurve } from '../data/device'
 import type { DeviceData } from '../data/model'
@@ -12,11 +13,14 @@ import type { Scene } from '../views/shared/scene'
 import type { TimelineView } from '../views/timeline/timeline-view'
 import { type Card, CARDS } from '../whatif/cards'
 import { type ChangeAnswer, type ChangeQuestion, STANDARD } from '../whatif/job'
-import { peakOf, type Remedy, requestsLeft, sizesLeft } from '../whatif/remedies'
+import { type BatchGrowth, doubtful, peakOf, type Remedy, requestsLeft, sizesAt, sizesLeft } from '../whatif/remedies'
 import type { DataClient, ReplayRequest } from '../worker/data-client'
 
-/** Options of the state: rules of the remedies and settings that are on, a query, a card. */
-const [ON, SETTINGS, WITHOUT, CARD, OPEN] = ['fix.on', 'fix.settings', 'fix.without', 'fix.card', 'fix.open']
+/** Options of the state: rules of the remedies and settings that are on, a query, times the recorded batch, a card. */
+const [ON, SETTINGS, WITHOUT, BATCH, CARD] = ['fix.on', 'fix.settings', 'fix.without', 'fix.batch', 'fix.card']
+const OPEN = 'fix.open'
+/** What the slider has, times the recorded batch. */
+const FACTORS = [0.125, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 2, 3, 4, 6, 8]
 /** Beside the timeline where both have room, unless it was closed. */
 const ROOMY = '(min-width: 1200px) and (min-height: 600px)'
 
@@ -56,6 +60,10 @@ export class Fixes {
     placeholder: 'func:attention',
     spellcheck: 'false',
   })
+  private readonly growth = growthOf()
+  private readonly batch = h('input', { type: 'range', min: '0', max: String(FACTORS.length - 1) })
+  private readonly batchText = h('output', {})
+  private readonly batchLabel = h('label', {}, 'Batch ', this.batch, ' ', this.batchText)
   private readonly card = h(
     'select',
     { 'aria-label': 'Card' },
@@ -68,10 +76,16 @@ export class Fixes {
   /** The last answer and the question it belongs to. */
   private answer: ChangeAnswer | string | null = null
   private peak = 0
+  /** The peak if what may grow with the batch does not, or shrinks. */
+  private least = 0
 
   constructor(private readonly page: Page) {
     const { store } = page
     this.without.addEventListener('change', () => store.setOption(WITHOUT, this.without.value.trim() || null))
+    this.batch.addEventListener('input', () => {
+      const factor = FACTORS[this.batch.valueAsNumber]
+      store.setOption(BATCH, factor === 1 ? null : String(factor))
+    })
     this.card.addEventListener('change', () => store.setOption(CARD, this.card.value || null))
     this.roomy.addEventListener('change', () => this.render(store.state, page.timeline.currentScene))
     const close = () => store.setOption(OPEN, 'no')
@@ -87,6 +101,7 @@ export class Fixes {
       this.result,
       this.list,
       this.settings,
+      this.batchLabel,
       h('label', {}, 'Without ', this.without),
       h('label', {}, 'On ', this.card),
       ...findingsList(),
@@ -112,7 +127,7 @@ export class Fixes {
     this.element.hidden = !this.isOpen(state)
     const isHere = scene?.info.index === state.device && scene.data !== null && scene.stacks !== null
     if (!isHere) return
-    const question = [ON, SETTINGS, WITHOUT, CARD].map((name) => state.options[name] ?? '')
+    const question = [ON, SETTINGS, WITHOUT, BATCH, CARD].map((name) => state.options[name] ?? '')
     const key = `${state.device}\n${question.join('\n')}`
     if (key === this.shown) return
     this.shown = key
@@ -122,8 +137,8 @@ export class Fixes {
 
   /** For tests: bytes that the choices leave, replayed. */
   debug(): unknown {
-    const { answer, peak } = this
-    return { busy: this.applied !== '' && answer === null, peak, answer, text: this.result.textContent }
+    const { answer, peak, least } = this
+    return { busy: this.applied !== '' && answer === null, peak, least, answer, text: this.result.textContent }
   }
 
   private renderChoices({ device, options }: State): void {
@@ -145,6 +160,11 @@ export class Fixes {
     fill(this.settings, ...STANDARD.map((text) => box(SETTINGS, text, [h('code', {}, text)])))
     if (at >= 0) this.element.querySelectorAll('input')[at]?.focus()
     this.without.value = options[WITHOUT] ?? ''
+    this.batchLabel.hidden = !this.growth.has(device)
+    const factor = factorOf(options)
+    this.batch.value = String(FACTORS.findIndex((each) => each >= factor))
+    fill(this.batchText, `× ${factor}`)
+    this.batch.setAttribute('aria-valuetext', `${factor} times the recorded batch`)
     this.card.value = options[CARD] ?? ''
   }
 
@@ -156,7 +176,7 @@ export class Fixes {
     this.request?.cancel()
     this.request = null
     this.answer = null
-    const isOn = [ON, SETTINGS, WITHOUT, CARD].some((name) => options[name])
+    const isOn = [ON, SETTINGS, WITHOUT, BATCH, CARD].some((name) => options[name])
     this.applied = isOn ? this.shown : ''
     if (!isOn) {
       timeline.setSizes(null, null, null)
@@ -170,10 +190,14 @@ export class Fixes {
       fill(this.result, String(error instanceof Error ? error.message : error))
       return
     }
-    const { size, requests } = this.left(scene, remedies)
+    const left = this.left(scene, remedies)
+    const growth = this.growthIn(scene, options)
+    const { size, requests } = atBatch(data, left, factorOf(options), growth, false)
     timeline.setSizes(size ?? data.size, null, requests)
-    const peak = peakOf(size ? allocatedCurve(data.start, data.end, size, data.P) : data.allocated, requests)
+    const peak = peakWith(data, size, requests)
+    const low = atBatch(data, left, factorOf(options), growth, true)
     this.peak = peak
+    this.least = growth ? peakWith(data, low.size, low.requests) : peak
     this.renderResult(scene, peak)
     const usable = CARDS.find(({ name }) => name === options[CARD])?.usable ?? null
     const question = { settings: options[SETTINGS] ?? '', size, requests, memory: usable }
@@ -194,6 +218,14 @@ export class Fixes {
         this.renderResult(scene, peak)
       },
     )
+  }
+
+  /** Null where the batch is the recorded one, or nothing is known to grow with it. */
+  private growthIn({ data, stacks, info }: Scene, options: State['options']): BatchGrowth | null {
+    const queries = this.growth.get(info.index)
+    if (!queries || factorOf(options) === 1) return null
+    const [growing, unsure] = queries.map((query) => evaluateQuery(data!, stacks!, info, query).mask)
+    return { growing, unsure }
   }
 
   private remediesOf({ device, options }: State, { data, stacks, info }: Scene): Remedy[] {
@@ -238,7 +270,8 @@ export class Fixes {
     const before = peakOf(data.allocated, this.left(scene, []).requests)
     const line = (label: string, from: number, to: string): HTMLElement =>
       h('p', {}, `${label} `, `${formatBytes(from)} → `, h('b', {}, to))
-    const parts: Node[] = [line('Peak allocated', before, formatBytes(peak))]
+    const range = this.least < peak ? `${formatBytes(this.least)} to ${formatBytes(peak)}` : formatBytes(peak)
+    const parts: Node[] = [line('Peak allocated', before, range)]
     if (answer === null) parts.push(h('p', { class: 'soft' }, 'Replaying the allocator…'))
     else if (typeof answer === 'string') parts.push(h('p', { class: 'soft' }, `${answer}.`))
     else if (!answer.unlimited)
@@ -248,6 +281,7 @@ export class Fixes {
       parts.push(line('Reserved', Math.max(...[info.stats.peak_reserved_bytes]), formatBytes(peakReserved)))
       const until = info.ooms.length ? ', up to the failure: what comes after it is not recorded.' : '.'
       parts.push(h('p', {}, `It ${fitText(peakReserved)}${until}`))
+      if (this.page.store.state.options[BATCH]) parts.push(estimateNote())
       if (answer.failedEvent !== null) parts.push(this.failure(scene, answer))
       else if (info.ooms.length && answer.capacity !== Infinity)
         parts.push(h('p', {}, `Nothing fails with ${formatBytes(answer.capacity)} for the allocator.`))
@@ -277,6 +311,11 @@ export class Fixes {
   }
 }
 
+function estimateNote(): HTMLElement {
+  const command = h('code', {}, 'snapreport fit')
+  return h('p', { class: 'soft' }, 'An estimate: ', command, ' with a recording at another batch shows what grows.')
+}
+
 /** "fits 24 GB with 1.2 GiB to spare" */
 function fitText(reserved: number): string {
   const card = cardOf(reserved)
@@ -304,6 +343,39 @@ function byPosition({ events, reserved }: { events: Int32Array; reserved: Float6
     curve[position] = reserved[row]
   }
   return curve
+}
+
+function factorOf(options: State['options']): number {
+  const factor = Number(options[BATCH] ?? 1)
+  return factor > 0 && factor <= FACTORS[FACTORS.length - 1] ? factor : 1
+}
+
+/** Sizes (null: as recorded) and failed requests at another batch. */
+function atBatch(
+  data: DeviceData,
+  { size, requests }: Pick<ChangeQuestion, 'size' | 'requests'>,
+  factor: number,
+  growth: BatchGrowth | null,
+  isLeast: boolean,
+): Pick<ChangeQuestion, 'size' | 'requests'> {
+  if (!growth) return { size, requests }
+  const times = doubtful(factor, isLeast)
+  return {
+    size: sizesAt(size ?? data.size, factor, growth, isLeast),
+    requests: new Map([...requests].map(([event, bytes]) => [event, Math.round(bytes * times)])),
+  }
+}
+
+function peakWith(data: DeviceData, size: Float64Array | null, requests: ReadonlyMap<number, number>): number {
+  return peakOf(size ? allocatedCurve(data.start, data.end, size, data.P) : data.allocated, requests)
+}
+
+/** Device → the queries of what grows with the batch, and of what may (templates/body.html.j2). */
+function growthOf(): Map<number, [string, string]> {
+  const items = [...document.querySelectorAll<HTMLElement>('#growth > li')]
+  return new Map(
+    items.map(({ dataset: { device, growing, unsure } }) => [Number(device), [growing ?? '', unsure ?? '']]),
+  )
 }
 
 function offersOf(): Offer[] {

@@ -1,5 +1,5 @@
 // Remedies replayed together: what they leave of each allocation, and of the peak. The twin of `sizes` in
-// snapreport/forecast/remedies.py.
+// snapreport/forecast/remedies.py. And sizes at another batch.
 
 import type { OomEvent } from '../data/model'
 
@@ -30,6 +30,28 @@ export function sizesLeft(size: Float64Array, remedies: readonly Remedy[]): Floa
 
 function bytesLeft(bytes: number, gone: number, left: number): number {
   return bytes - Math.floor(bytes * (1 - (1 - gone) * left))
+}
+
+/** What grows with the batch: 1 per allocation that does, and that may (snapreport/forecast/batch_growth.py). */
+export interface BatchGrowth {
+  growing: Uint8Array
+  unsure: Uint8Array
+}
+
+/**
+ * Bytes by allocation at `factor` times the recorded batch. What may grow is taken as needs more; with `least`, less.
+ */
+export function sizesAt(size: Float64Array, factor: number, growth: BatchGrowth, least = false): Float64Array {
+  const { growing, unsure } = growth
+  const other = doubtful(factor, least)
+  return size.map((bytes, id) =>
+    growing[id] ? Math.round(bytes * factor) : unsure[id] ? Math.round(bytes * other) : bytes,
+  )
+}
+
+/** The factor of what may grow or not. */
+export function doubtful(factor: number, least: boolean): number {
+  return least ? Math.min(1, factor) : Math.max(1, factor)
 }
 
 /** Requests that failed by event, with what the remedies leave of each. `counted`: those that the program needed. */

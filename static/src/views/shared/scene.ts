@@ -148,18 +148,24 @@ export class Scene {
   }
 
   /**
-   * Top of the view that shows everything. Reserved and failed requests count unless they would press the stack flat; among
+   * Top of the view that shows everything, also with larger sizes. Reserved and failed requests count unless they would press the stack flat; among
    * some allocations alone they mean nothing.
    */
   get yTop(): number {
     if (this.only && this.drawn && this.allocatedMax)
       return Math.max(1024, this.allocatedMax.max(0, this.drawn.P) * 1.08)
-    const peak = this.info.peakBytes
-    const reserved = this.info.stats.peak_reserved_bytes || 0
+    const peak = Math.max(this.info.peakBytes, this.shownPeak)
+    const shownReserved = this.shown && this.reservedMax ? this.reservedMax.max(0, this.drawn!.P) : 0
+    const reserved = Math.max(this.info.stats.peak_reserved_bytes || 0, shownReserved)
     const counts = this.keepsReserved || reserved <= peak / FLATTEST || peak === 0
     const top = Math.max(peak, counts ? reserved : 0)
     const failed = this.info.ooms.map(({ requested, figures }) => (figures ? figures.allocated + requested : 0))
     return Math.max(1024, Math.max(top, Math.min(peak / FLATTEST, Math.max(0, ...failed))) * 1.08)
+  }
+
+  /** The peak allocated with other sizes; 0 where they are the recorded ones. */
+  get shownPeak(): number {
+    return this.shown && this.allocatedMax ? this.allocatedMax.max(0, this.drawn!.P) : 0
   }
 
   /** Whether much never changes, and something does. */

@@ -58,7 +58,8 @@ export class TimelineView {
   private readonly pointer: PointerInput
   private scene: Scene | null = null
   private provider: TileProvider | null = null
-  private providerAxis = ''
+  /** Axis, and the greatest height of the stack. */
+  private providerKey = ''
   private inks: Inks | null = null
   private themeKey = ''
   private box: Box | null = null
@@ -354,9 +355,11 @@ export class TimelineView {
   private providerFor({ scale }: Limits): TileProvider | null {
     const { info } = this.scene!
     if (info.allocations === 0) return null
-    if (!this.provider || this.providerAxis !== scale.axis) {
-      this.provider = tileProvider(this.client, info.index, scale.axis, scale.grid, info.peakBytes)
-      this.providerAxis = scale.axis
+    const height = Math.max(info.peakBytes, this.scene!.shownPeak)
+    const key = `${scale.axis} ${height}`
+    if (!this.provider || this.providerKey !== key) {
+      this.provider = tileProvider(this.client, info.index, scale.axis, scale.grid, height)
+      this.providerKey = key
     }
     return this.provider
   }

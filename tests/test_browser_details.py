@@ -220,8 +220,18 @@ def test_a_picture_of_the_timeline(report_of: Callable[..., Path], borrow_report
     image = Image.open(coming.value.path()).convert("RGB")
     box = opened.page.locator(".timeline").bounding_box()
     assert abs(image.width - 2 * box["width"]) <= 2
-    caption = image.height - round(2 * box["height"])
-    assert 60 <= caption <= 120, "the timeline under a caption of two lines"
+    rest = image.height - round(2 * box["height"])
+    entries = opened.page.locator(".legend li").count()
+    assert entries >= 3
+    # A title, up to two lines of the verdict and one of what is shown; under the timeline the legend in columns.
+    columns = max(1, int((box["width"] - 28) / 330))
+    legend = 2 * (-(-entries // columns) * 18 + 10)
+    caption = rest - legend
+    assert 2 * 46 <= caption <= 2 * (4 * 18 + 10), "the timeline under its caption"
+    swatches = opened.js("[...document.querySelectorAll('.legend .swatch')].map(s => s.style.backgroundColor)")
+    for i, swatch in enumerate(swatches):
+        place = (2 * (14 + 5 + i % columns * 330), image.height - legend + 2 * (18 * (i // columns) + 9))
+        assert f"rgb{image.getpixel(place)}" == swatch, "the legend's colours"
     plot = opened.plot()
     left, top = 2 * (plot["left"] - box["x"]), caption + 2 * (plot["top"] - box["y"])
     inside = image.crop((int(left), int(top), int(left + 2 * plot["width"]), int(top + 2 * plot["height"])))

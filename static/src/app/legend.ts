@@ -272,9 +272,16 @@ export class LegendHost {
     return this.legend.debug()
   }
 
-  /** What is on screen, a line per entry. */
-  get lines(): string[] {
-    return [...this.element.querySelectorAll('li')].map((item) => (item.textContent ?? '').replace(/\s+/g, ' ').trim())
+  /** What is on screen. */
+  get entries(): { css: string; text: string }[] {
+    if (this.element.hidden) return []
+    return [...this.element.querySelectorAll('li')].map((item) => ({
+      css: item.querySelector<HTMLElement>('.swatch')?.style.backgroundColor ?? '',
+      text: [...(item.firstElementChild?.children ?? [])]
+        .map((part) => (part.textContent ?? '').replace(/\s+/g, ' ').trim())
+        .filter(Boolean)
+        .join(' '),
+    }))
   }
 
   /** Shows what still waits. */

@@ -13,7 +13,7 @@ import type { Fixes } from './fixes'
 import type { LegendHost } from './legend'
 import type { Split } from './split'
 import type { Stage } from './stage'
-import { ticketText } from './verdict'
+import { ticketText, verdictText } from './verdict'
 
 interface Parts {
   client: DataClient
@@ -64,16 +64,21 @@ export class PageTools {
   private ticket(): string {
     const { client, timeline, legend } = this.parts
     const { data = null, stacks = null } = timeline.currentScene ?? {}
-    const words = { title: client.manifest.title, legend: legend.lines, address: location.href }
+    const words = {
+      title: client.manifest.title,
+      legend: legend.entries.map(({ text }) => text),
+      address: location.href,
+    }
     return ticketText(words, data, stacks)
   }
 
   /** The view as it is on screen, of both panes where there are two, with a caption each; null where it has no picture. */
   async picture(): Promise<HTMLCanvasElement | null> {
-    const { client, store, timeline, stage, split } = this.parts
+    const { client, store, timeline, stage, split, legend } = this.parts
     const { title } = client.manifest
     const { pane } = split()
-    if (!pane) return this.captioned(timeline, stage, { title, detail: this.nameOfView() })
+    const words = { verdict: verdictText(), legend: legend.entries }
+    if (!pane) return this.captioned(timeline, stage, { title, detail: this.nameOfView(), ...words })
     const { state } = store
     const { view } = state
     const pictures = await Promise.all([
@@ -84,11 +89,7 @@ export class PageTools {
     return available.length ? joined(available, pane.second.stacked) : null
   }
 
-  private async captioned(
-    timeline: TimelineView,
-    stage: Stage,
-    caption: { title: string; detail: string },
-  ): Promise<HTMLCanvasElement | null> {
+  private async captioned(timeline: TimelineView, stage: Stage, caption: Caption): Promise<HTMLCanvasElement | null> {
     const { store, job } = this.parts
     const { view } = store.state
     const element = view === 'timeline' ? timeline.element : view === 'job' ? job.element : stage.element
@@ -124,14 +125,22 @@ export class PageTools {
   }
 }
 
-const TITLE_HEIGHT = 46
+const LINE = 18
 const PADDING = 14
 const FONT = 'system-ui, -apple-system, "Segoe UI", Roboto, sans-serif'
+/** Lines of the verdict: what is longer ends in an ellipsis. */
+const MOST_LINES = 2
+/** Width of a column of the legend, in CSS pixels. */
+const LEGEND_COLUMN = 330
 
 export interface Caption {
   title: string
   /** What of the report is shown. */
   detail: string
+  /** The cause and its remedy; "" for none. */
+  verdict?: string
+  /** What the colours stand for. */
+  legend?: readonly { css: string; text: string }[]
 }
 
 /**
@@ -185,28 +194,60 @@ function drawLabel(ctx: CanvasRenderingContext2D, label: HTMLElement, base: DOMR
   })
 }
 
-/** A picture with its caption over it. `picture` is in device pixels. */
+/** A picture with its caption over it and its legend under it. `picture` is in device pixels. */
 export function captioned(picture: HTMLCanvasElement, caption: Caption, element: Element): HTMLCanvasElement {
   const ratio = devicePixelRatio || 1
   const style = getComputedStyle(element)
   const ink = (name: string): string => style.getPropertyValue(name).trim()
   const out = document.createElement('canvas')
-  out.width = picture.width
-  out.height = picture.height + Math.round(TITLE_HEIGHT * ratio)
   const ctx = out.getContext('2d')!
+  const width = picture.width / ratio - 2 * PADDING
+  const small = `12px ${FONT}`
+  ctx.font = small
+  const verdict = caption.verdict ? wrapped(ctx, caption.verdict, width) : []
+  const above = (2 + verdict.length) * LINE + 10
+  const legend = caption.legend ?? []
+  const columns = Math.max(1, Math.floor(width / LEGEND_COLUMN))
+  const below = legend.length ? Math.ceil(legend.length / columns) * LINE + 10 : 0
+  out.width = picture.width
+  out.height = picture.height + Math.round(above * ratio) + Math.round(below * ratio)
   ctx.fillStyle = ink('--panel')
   ctx.fillRect(0, 0, out.width, out.height)
-  ctx.drawImage(picture, 0, out.height - picture.height)
+  ctx.drawImage(picture, 0, Math.round(above * ratio))
   ctx.scale(ratio, ratio)
   ctx.textBaseline = 'middle'
-  const width = out.width / ratio - 2 * PADDING
-  ctx.fillStyle = ink('--ink')
-  ctx.font = `600 14px ${FONT}`
-  ctx.fillText(caption.title, PADDING, 15, width)
-  ctx.fillStyle = ink('--ink-soft')
-  ctx.font = `12px ${FONT}`
-  ctx.fillText(caption.detail, PADDING, 34, width)
+  const write = (text: string, x: number, y: number, most: number, colour = '--ink', font = small): void => {
+    ctx.fillStyle = ink(colour)
+    ctx.font = font
+    ctx.fillText(text, x, y, most)
+  }
+  write(caption.title, PADDING, 15, width, '--ink', `600 14px ${FONT}`)
+  for (const [i, line] of verdict.entries()) write(line, PADDING, 15 + LINE * (i + 1), width)
+  write(caption.detail, PADDING, 15 + LINE * (verdict.length + 1), width, '--ink-soft')
+  const top = above + picture.height / ratio
+  legend.forEach(({ css, text }, i) => {
+    const x = PADDING + (i % columns) * LEGEND_COLUMN
+    const y = top + LINE * (Math.floor(i / columns) + 0.5)
+    ctx.fillStyle = css
+    ctx.fillRect(x, y - 5, 10, 10)
+    write(text, x + 18, y, LEGEND_COLUMN - 30)
+  })
   return out
+}
+
+/** A text in at most a few lines of so many pixels. */
+function wrapped(ctx: CanvasRenderingContext2D, text: string, width: number): string[] {
+  const lines: string[] = []
+  let line = ''
+  for (const word of text.split(' ')) {
+    const longer = line ? `${line} ${word}` : word
+    if (line && ctx.measureText(longer).width > width) {
+      lines.push(line)
+      line = word
+    } else line = longer
+  }
+  lines.push(line)
+  return lines.length <= MOST_LINES ? lines : [...lines.slice(0, MOST_LINES - 1), `${lines[MOST_LINES - 1]} …`]
 }
 
 /** Two pictures as one: side by side, or one over the other. */

@@ -56,6 +56,16 @@ export function remediesPart({ device, query, oom }: State): Node[] {
   return [h('h3', {}, 'Remedies'), list]
 }
 
+/** The first chip: the cause and its remedy; without chips the headline. */
+export function verdictText(): string {
+  const chip = document.querySelector('#top .verdict .chip') ?? document.querySelector('#top .headline')
+  return chip ? textOf(chip) : ''
+}
+
+function textOf(element: Element): string {
+  return (element.textContent ?? '').replace(/\s+/g, ' ').trim()
+}
+
 /** What a ticket says, as Markdown: the verdict, the culprit's stack, the best remedies, the legend and the address. */
 export function ticketText(
   { title, legend, address }: { title: string; legend: readonly string[]; address: string },
@@ -70,7 +80,6 @@ export function ticketText(
   const stack = worst && data ? culprit(worst, data) : 0
   const frames = stack > 0 && stacks ? stacks.frames(stack) : []
   const lines = (texts: readonly string[]): string[] => texts.map((text) => `- ${text}`)
-  const textOf = (element: Element): string => (element.textContent ?? '').replace(/\s+/g, ' ').trim()
   const cause = worst?.cloneNode(true) as HTMLElement | undefined
   for (const remedy of cause?.querySelectorAll('.remedy') ?? []) remedy.remove()
   return [

@@ -16,7 +16,7 @@ import type { DataClient } from '../worker/data-client'
 import { pageActions, TimelineActions } from './actions'
 import { DetailsPanel } from './details'
 import { Fixes } from './fixes'
-import { bindHash, bindLinks, readHash, writeHash } from './hash'
+import { bindHash, bindLinks, follow, readHash, writeHash } from './hash'
 import { JobHost } from './job-host'
 import { bindKeys, HelpDialog } from './keyboard'
 import { LegendHost } from './legend'
@@ -27,6 +27,7 @@ import { ONLY, SearchBox } from './search-box'
 import { Split } from './split'
 import { dataOf, Stage } from './stage'
 import { currentView, startState, statePatch } from './start-state'
+import { Story } from './story'
 import { Toolbar } from './toolbar'
 import { bindVerdict, isAboutReserved } from './verdict'
 
@@ -46,6 +47,7 @@ class App implements Controller {
   private readonly details: DetailsPanel
   private readonly fixes: Fixes
   private readonly legend: LegendHost
+  private readonly story: Story
   private readonly pageTools: PageTools
   private readonly help = new HelpDialog()
   private readonly notice = new Notice()
@@ -109,8 +111,14 @@ class App implements Controller {
       () => client.source(),
     )
     this.fixes = new Fixes({ ...page, centreOn })
+    this.story = new Story({
+      store: this.store,
+      scene: () => this.timeline.currentScene,
+      follow: (hash) => follow(this.store, start, client.devices.length, hash),
+    })
     this.pageTools = new PageTools({
       ...page,
+      story: this.story,
       start,
       fixes: this.fixes,
       legend: this.legend,
@@ -165,7 +173,15 @@ class App implements Controller {
         this.stage.prerender.element,
       ),
     )
-    fill(root, this.toolbar.element, this.notice.element, this.workspace, this.help.element, this.announcer.element)
+    fill(
+      root,
+      this.toolbar.element,
+      this.story.element,
+      this.notice.element,
+      this.workspace,
+      this.help.element,
+      this.announcer.element,
+    )
     root.hidden = false
     document.body.prepend(skipLink())
     document.body.classList.add('with-app')
@@ -217,7 +233,7 @@ class App implements Controller {
     const { view } = this.store.state
     if (view === 'job') return this.job.debug()
     return view === 'timeline'
-      ? { ...this.timeline.debug(), legend: this.legend.debug(), fixes: this.fixes.debug() }
+      ? { ...this.timeline.debug(), legend: this.legend.debug(), fixes: this.fixes.debug(), story: this.story.debug() }
       : this.stage.debug()
   }
 
@@ -268,6 +284,7 @@ class App implements Controller {
     // There is room for one panel: the one that was opened last.
     if (this.split.hasDetails) this.details.element.hidden = true
     this.fixes.render(state, scene)
+    this.story.render(state)
   }
 
   /** Gives colours and matches to the timeline, and the legend its colours. */

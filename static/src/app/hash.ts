@@ -212,6 +212,12 @@ export function writeMarks(marks: readonly Mark[]): string | null {
     : null
 }
 
+/** Goes to an address of this report, as a link does. */
+export function follow(store: Store, start: State, devices: number, hash: string): void {
+  const { state } = store
+  store.jump({ ...keeping(readHash(hash, start, devices), state), noise: state.noise })
+}
+
 /** `opened`: called once the place is in the state. */
 export function bindLinks(store: Store, start: State, devices: number, opened: () => void): void {
   document.addEventListener('click', (event) => {
@@ -228,8 +234,7 @@ export function bindLinks(store: Store, start: State, devices: number, opened: (
     const hash = link?.getAttribute('href')
     if (!hash?.startsWith('#')) return
     event.preventDefault()
-    const { state } = store
-    store.jump({ ...keeping(readHash(hash, start, devices), state), noise: state.noise })
+    follow(store, start, devices, hash)
     opened()
   })
 }

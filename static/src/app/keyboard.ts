@@ -87,6 +87,7 @@ const HELP: readonly KeyHelp[] = [
       ['C', 'Colour by the next property'],
       ['L', 'Split: open or close the second pane; keys go to the pane in focus'],
       ['K', 'Bookmarks'],
+      ['← →, Escape', 'In the story: the step before, the next; close it'],
       ['Escape', 'Cancel a box, clear the selection'],
       ['?', 'This help'],
     ],

@@ -13,6 +13,7 @@ import type { Fixes } from './fixes'
 import type { LegendHost } from './legend'
 import type { Split } from './split'
 import type { Stage } from './stage'
+import type { Story } from './story'
 import { ticketText, verdictText } from './verdict'
 
 interface Parts {
@@ -26,6 +27,7 @@ interface Parts {
   split(): Split
   fixes: Fixes
   legend: LegendHost
+  story: Story
   saved(text: string): void
   /** Says what went wrong. */
   tell(text: string): void
@@ -37,6 +39,7 @@ export class PageTools {
   private readonly parts: Parts
   private readonly save: HTMLButtonElement
   private readonly fixesButton: HTMLButtonElement
+  private readonly storyButton: HTMLButtonElement
 
   constructor(parts: Parts) {
     this.parts = parts
@@ -51,13 +54,28 @@ export class PageTools {
       { type: 'button', title: 'Try remedies and settings; list the findings', onclick: () => parts.fixes.toggle() },
       'Fixes',
     )
+    this.storyButton = h(
+      'button',
+      { type: 'button', title: 'Step through what happened and what would help', onclick: () => parts.story.toggle() },
+      'Story',
+    )
     const ticket = copyButton('Ticket', () => this.ticket(), 'Copy verdict, stack, remedies and a link as Markdown')
-    this.element = h('div', { class: 'row wrap' }, this.fixesButton, this.bookmarks.element, ticket, this.save)
+    this.element = h(
+      'div',
+      { class: 'row wrap' },
+      this.storyButton,
+      this.fixesButton,
+      this.bookmarks.element,
+      ticket,
+      this.save,
+    )
   }
 
   render(state: State): void {
     this.save.hidden = state.view === 'summary'
     this.fixesButton.hidden = state.view !== 'timeline' || !this.parts.fixes.hasContent
+    this.storyButton.hidden = ['job', 'diff', 'summary'].includes(state.view)
+    this.storyButton.setAttribute('aria-pressed', String(this.parts.story.isOpen))
     this.fixesButton.setAttribute('aria-pressed', String(this.parts.fixes.isOpen(state)))
   }
 

@@ -149,6 +149,33 @@ def test_where_parsing_does_not_pay(monkeypatch: pytest.MonkeyPatch) -> None:
         assert not made[-1].is_worthwhile
 
 
+@pytest.mark.parametrize("protocol", [4, 5])
+def test_giving_up_half_way_reads_nothing_twice(protocol: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Entries after that refer to lists of frames of entries that were parsed, of this trace or of one before."""
+    shared = [[FRAMES[i % 300], FRAMES[7 * i % 300]] for i in range(50)]
+    trace = [
+        one | {"action": action, "frames": shared[(i * i) % 50] if i % 3 else [*shared[i % 50]]}
+        for i, one in enumerate(entries(1500))
+        for action in ("alloc", "free_completed")
+    ]
+    pickled = pickle.dumps({"segments": [], "device_traces": [trace, [dict(one) for one in trace[:900]]]}, protocol)
+    expected = plain(pickled)
+    for rows in (1, 400, 1999, 2001, 3100):
+        monkeypatch.setattr(TraceParser, "is_worthwhile", property(lambda self, rows=rows: self.rows < rows))
+        assert_equal(diverted(pickled)[0], expected)
+
+
+def test_many_pools_are_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is written anew in each entry, as PyTorch does for private pools of CUDA graphs."""
+    made = entries(6000, segment_pool_id=(0, 0))
+    for i, one in enumerate(made):
+        one["segment_pool_id"] = (i // 4 % 700, i // 4 % 300)
+    parsers_made = parsers(monkeypatch)
+    pickled = pickle.dumps({"segments": [], "device_traces": [made]}, 4)
+    assert_equal(diverted(pickled)[0], plain(pickled))
+    assert parsers_made[0].rows == 6000 and parsers_made[0].alone < 100
+
+
 @pytest.mark.parametrize("value", [-1, 2**53, 2**70, "512", None, True], ids=str)
 def test_a_wrong_size_is_an_error(value: Any, tmp_path: Path) -> None:
     made = entries(50)

@@ -165,6 +165,8 @@ class _Decoder:
                 if device not in readers:
                     readers[device] = self._segment_reader()
                 readers[device].read(segment, place, is_host=device == HOST)
+        for reader in readers.values():
+            reader.finish()
         return readers
 
     def _annotations(self) -> pl.DataFrame:

@@ -57,6 +57,10 @@ class GrowingTable:
         items: np.ndarray = self._items[np.where(inside, places, 0)]
         return np.where(inside, items, -1)
 
+    def places(self) -> np.ndarray:
+        """Int64 places where something was set."""
+        return np.flatnonzero(self._items >= 0)
+
     def __setitem__(self, places: np.ndarray, values: Any) -> None:
         needed = int(places.max(initial=0)) + 1
         if needed > len(self._items):
@@ -79,17 +83,17 @@ class TokenCodes:
         self._inline = inline
         self._known: dict[int, int] = {}
 
-    def of(self, tokens: np.ndarray) -> tuple[np.ndarray, dict[int, str]]:
+    def of(self, tokens: np.ndarray) -> tuple[np.ndarray, dict[int, Any]]:
         """Int32 codes of tokens (:meth:`Layout.tokens`): -1 for None, ``UNKNOWN`` for what no entry has had. Also the
-        rows of the first of each new text.
+        rows of the first of each new text or pool.
         """
         if tokens.dtype.kind == "V":
             return self._of_long(tokens.tolist())
         made = np.full(len(tokens), UNKNOWN, np.int32)
         if (tokens == tokens[0]).all():
-            code, text = self._code_or_text(int(tokens[0]).to_bytes(8, "little"), int(tokens[0]))
+            code, new = self._code_or_new(int(tokens[0]).to_bytes(8, "little"), int(tokens[0]))
             made[:] = code
-            return made, {} if text is None else {0: text}
+            return made, {} if new is None else {0: new}
         left = len(tokens)
         if len(self._known) <= _FEW:
             for token, code in self._known.items():
@@ -100,30 +104,33 @@ class TokenCodes:
                     return made, {}
         rows = np.flatnonzero(made == UNKNOWN)
         distinct, first, of_row = np.unique(tokens[rows], return_index=True, return_inverse=True)
-        found = [self._code_or_text(token.to_bytes(8, "little"), token) for token in distinct.tolist()]
+        found = [self._code_or_new(token.to_bytes(8, "little"), token) for token in distinct.tolist()]
         made[rows] = np.array([code for code, _ in found], np.int32)[of_row]
-        new = {int(rows[i]): text for i, (_, text) in zip(first, found, strict=True) if text is not None}
-        return made, new
+        return made, {int(rows[i]): new for i, (_, new) in zip(first, found, strict=True) if new is not None}
 
-    def _of_long(self, tokens: list[bytes]) -> tuple[np.ndarray, dict[int, str]]:
+    def _of_long(self, tokens: list[bytes]) -> tuple[np.ndarray, dict[int, Any]]:
         made: dict[bytes, int] = {}
-        new = {}
-        for token in dict.fromkeys(tokens):
-            made[token], text = self._code_or_text(token, None)
-            if text is not None:
-                new[tokens.index(token)] = text
-        return np.fromiter(map(made.__getitem__, tokens), np.int32, len(tokens)), new
+        introduced: dict[int, Any] = {}
+        for row, token in enumerate(tokens):
+            if token not in made:
+                made[token], new = self._code_or_new(token, None)
+                if new is not None:
+                    introduced[row] = new
+        return np.fromiter(map(made.__getitem__, tokens), np.int32, len(tokens)), introduced
 
-    def _code_or_text(self, raw: bytes, token: int | None) -> tuple[int, str | None]:
-        """The code of a token, and its text if that is new."""
+    def _code_or_new(self, raw: bytes, token: int | None) -> tuple[int, Any]:
+        """The code of a token, and its text or pool if no entry has had that."""
         code = self._code(token) if token is not None else UNKNOWN
-        if code != UNKNOWN or self._key not in TEXT_KEYS or self._key == "action" or raw[0] != SHORT_TEXT:
+        if code != UNKNOWN or self._key == "action" or raw[0] in REFERENCES:
             return code, None
-        text = _text(raw)
-        if text is None:
+        value: Any = _text(raw) if self._key in TEXT_KEYS and raw[0] == SHORT_TEXT else None
+        if self._key in POOL_KEYS:
+            value = _pair(raw)
+        if value is None:
             return UNKNOWN, None
-        is_new = text not in self._inline
-        return self._codes.setdefault(text, len(self._codes)), text if is_new else None
+        is_new = value not in self._inline
+        name = value if type(value) is str else f"({value[0]}, {value[1]})"
+        return self._codes.setdefault(name, len(self._codes)), value if is_new else None
 
     def _code(self, token: int) -> int:
         code = self._known.get(token)

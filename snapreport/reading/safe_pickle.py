@@ -15,7 +15,7 @@ from snapreport import supervision
 from snapreport.errors import SnapshotError, one_line
 from snapreport.reading.entry_tokens import Unusual
 from snapreport.reading.trace_collector import TraceCollectors
-from snapreport.reading.trace_parser import FILLER_ID, PARSED_ID, TraceParser
+from snapreport.reading.trace_parser import FILLER_ID, MARK_ID, PARSED_ID, TraceParser
 from snapreport.reading.trace_stream import DivertedPickle
 
 T = TypeVar("T")
@@ -70,6 +70,8 @@ class _DivertingUnpickler(RestrictedUnpickler):
             return self._filler
         if type(pid) is int and pid == PARSED_ID and self._parser.parsed:
             return self._parser.parsed.popleft()
+        if type(pid) is int and pid >= MARK_ID and self._parser.has_given_up:
+            return [self._collectors.mark(pid - MARK_ID)]
         if pid is None and len(self._collectors) < self._source.diverted:
             return self._collectors.new()
         raise Unusual("a persistent id of the file's own")

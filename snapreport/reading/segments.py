@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import chain
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -11,7 +14,19 @@ import polars as pl
 import polars.selectors as cs
 
 from snapreport.errors import SnapshotError
-from snapreport.reading.fields import INT64, MAX_SIZE, SIZE, UINT64, Characters, bad, integer, pool_name, shown, text
+from snapreport.reading.fields import (
+    INT64,
+    MAX_SIZE,
+    SIZE,
+    UINT64,
+    Characters,
+    bad,
+    int_column,
+    integer,
+    pool_name,
+    shown,
+    text,
+)
 from snapreport.reading.recording import ACTIVE_STATES
 from snapreport.reading.stacks import StackInterner
 
@@ -28,6 +43,20 @@ _SEGMENT_COLUMNS = {
 _BLOCK_COLUMNS = {
     "segment": pl.Int32, "address": pl.UInt64, "size": pl.Int64, "requested_size": pl.Int64, "state": pl.String,
 }  # fmt: skip
+_ALIKE = ("address", "size", "requested_size", "state", "frames")  # the keys since PyTorch 2.1
+_KNOWN_STATES = {*ACTIVE_STATES, "inactive"}
+_AT_ONCE = 4096  # blocks
+_NO_STACKS = np.zeros(0, np.int32)
+
+
+@dataclass(frozen=True)
+class _Blocks:
+    """The blocks of a segment, a row of ``segments``, whose address and place in error messages are given."""
+
+    blocks: Sequence[Any]
+    segment: int
+    address: int
+    place: str
 
 
 class SegmentReader:
@@ -45,9 +74,12 @@ class SegmentReader:
         self._unknown_keys = unknown_keys
         self._unknown_states = unknown_states
         self._segments: list[tuple[Any, ...]] = []
-        self._blocks: list[tuple[Any, ...]] = []
-        self._segment_stacks: list[np.ndarray] = []
-        self._block_stacks: list[np.ndarray] = []
+        self._frames: list[Any] = []
+        self._places: list[str] = []
+        self._segment_stacks = _NO_STACKS
+        self._waiting: list[_Blocks] = []
+        self._waiting_rows = 0
+        self._blocks: list[pl.DataFrame] = []  # with provisional stack ids
 
     def read(self, segment: dict[Any, Any], place: str, *, is_host: bool = False) -> None:
         """Append a segment; ``place`` names it in errors. ``is_host``: a segment of pinned memory, which is a single
@@ -78,14 +110,58 @@ class SegmentReader:
             pool_name(pool, place, "segment_pool_id"),
             expandable,
         ))  # fmt: skip
-        self._segment_stacks.append(self._stacks.add([segment.get("frames")], lambda row: place))
-        self._read_blocks(blocks, address, place)
+        self._frames.append(segment.get("frames"))
+        self._places.append(place)
+        self._waiting.append(_Blocks(blocks, len(self._segments) - 1, address, place))
+        self._waiting_rows += len(blocks)
+        if self._waiting_rows >= _AT_ONCE:
+            self._read_waiting()
 
-    def _read_blocks(self, blocks: Sequence[Any], address: int, place: str) -> None:
-        number = len(self._segments) - 1
-        frames = []
-        for i, block in enumerate(blocks):
-            where = f"{place}.blocks[{i}]"
+    def finish(self) -> None:
+        """Reads what is left to read at once, after the last segment."""
+        if self._frames:
+            self._segment_stacks = self._stacks.add(self._frames, self._places.__getitem__)
+        self._read_waiting()
+
+    def _read_waiting(self) -> None:
+        waiting, self._waiting, self._waiting_rows = self._waiting, [], 0
+        made = self._alike(waiting)
+        self._blocks += [one for one in map(self._read_blocks, waiting) if len(one)] if made is None else [made]
+
+    def _alike(self, waiting: list[_Blocks]) -> pl.DataFrame | None:
+        """A row per block, a tenth of the time of :meth:`_read_blocks`; None unless all have the same keys and states
+        that are known. An error is left to :meth:`_read_blocks`, which names its place.
+        """
+        blocks = list(chain.from_iterable(one.blocks for one in waiting))
+        if not blocks or set(map(type, blocks)) != {dict} or set(map(len, blocks)) != {len(_ALIKE)}:
+            return None
+        try:
+            address, size, requested, state, frames = (list(map(itemgetter(key), blocks)) for key in _ALIKE)
+            if set(map(type, state)) != {str} or not set(state) <= _KNOWN_STATES:
+                return None
+
+            def nowhere(row: int) -> str:
+                return ""
+
+            numbers = [
+                int_column(values, nowhere, key, bounds)
+                for values, key, bounds in ((address, "address", UINT64), (size, "size", SIZE), (requested, "", SIZE))
+            ]
+            if any(nulls is not None for _, nulls in numbers):
+                return None
+            stacks = self._stacks.add(frames, nowhere)
+        except (KeyError, SnapshotError):
+            return None
+        rows = [len(one.blocks) for one in waiting]
+        segment = np.repeat(np.array([one.segment for one in waiting], np.int32), rows)
+        columns: list[Any] = [segment, *(values for values, _ in numbers), state, stacks]
+        names = (*_BLOCK_COLUMNS, "stack")
+        return pl.DataFrame([pl.Series(name, values) for name, values in zip(names, columns, strict=True)])
+
+    def _read_blocks(self, waiting: _Blocks) -> pl.DataFrame:
+        address, rows, frames = waiting.address, [], []
+        for i, block in enumerate(waiting.blocks):
+            where = f"{waiting.place}.blocks[{i}]"
             if type(block) is not dict:
                 raise SnapshotError(f"{where}: {shown(block)}, not a block (a dict)")
             _count_unknown(block, BLOCK_KEYS, "block", self._unknown_keys)
@@ -93,26 +169,27 @@ class SegmentReader:
             if "state" not in block:
                 raise SnapshotError(f"{where}: no 'state'")
             state = self._characters.take(text(block["state"], where, "state"), where)
-            if state not in ACTIVE_STATES and state != "inactive":
+            if state not in _KNOWN_STATES:
                 self._unknown_states[state] += 1
             if block.get("address") is not None:
                 address = integer(block["address"], where, "address", UINT64)
             elif address > UINT64[1]:
                 raise SnapshotError(f"{where}: its address, counted from the segment's, is beyond 64 bits")
             requested, stack = _requested_and_frames(block, where, size)
-            self._blocks.append((number, address, size, requested, state))
+            rows.append((waiting.segment, address, size, requested, state))
             frames.append(stack)
             address += size  # old layouts have no address: blocks follow each other
-        if frames:
-            self._block_stacks.append(self._stacks.add(frames, lambda row: f"{place}.blocks[{row}]"))
+        stacks = self._stacks.add(frames, lambda row: f"{waiting.place}.blocks[{row}]") if frames else _NO_STACKS
+        return _table(rows, _BLOCK_COLUMNS, stacks)
 
     def tables(self, renumber: np.ndarray) -> tuple[pl.DataFrame, pl.DataFrame]:
         """(segments, blocks). ``renumber``: provisional → final stack ids.
 
         Raises :class:`SnapshotError` if sizes add up to more than a report can show exactly (2**53 bytes).
         """
-        segments = _table(self._segments, _SEGMENT_COLUMNS, self._segment_stacks, renumber)
-        blocks = _table(self._blocks, _BLOCK_COLUMNS, self._block_stacks, renumber)
+        segments = _table(self._segments, _SEGMENT_COLUMNS, renumber[self._segment_stacks])
+        blocks = pl.concat([_table([], _BLOCK_COLUMNS, _NO_STACKS), *self._blocks])
+        blocks = blocks.with_columns(pl.Series("stack", renumber[blocks["stack"].to_numpy()]))
         for table, what in ((segments, "segments"), (blocks, "blocks")):
             for column in table.select(cs.contains("size")):
                 total = float(column.cast(pl.Float64).sum())
@@ -136,17 +213,13 @@ def _whole(segment: dict[Any, Any], place: str) -> list[dict[str, Any]]:
 
 def empty_tables() -> tuple[pl.DataFrame, pl.DataFrame]:
     """(segments, blocks) of a recording that has none."""
-    nothing = np.zeros(0, np.int32)
-    return _table([], _SEGMENT_COLUMNS, [], nothing), _table([], _BLOCK_COLUMNS, [], nothing)
+    return _table([], _SEGMENT_COLUMNS, _NO_STACKS), _table([], _BLOCK_COLUMNS, _NO_STACKS)
 
 
-def _table(
-    rows: list[tuple[Any, ...]], columns: dict[str, Any], stacks: list[np.ndarray], renumber: np.ndarray
-) -> pl.DataFrame:
+def _table(rows: list[tuple[Any, ...]], columns: dict[str, Any], stacks: np.ndarray) -> pl.DataFrame:
     values = list(zip(*rows, strict=True)) if rows else [()] * len(columns)
     series = [pl.Series(name, list(v), dtype=dtype) for (name, dtype), v in zip(columns.items(), values, strict=True)]
-    stack = np.concatenate(stacks) if stacks else np.zeros(0, np.int32)
-    return pl.DataFrame([*series, pl.Series("stack", renumber[stack])])
+    return pl.DataFrame([*series, pl.Series("stack", stacks)])
 
 
 def _requested_and_frames(block: dict[Any, Any], where: str, size: int) -> tuple[int, Any]:

@@ -10,6 +10,8 @@ import polars as pl
 
 from snapreport.reading.frame_table import NUMBER
 
+_AT_ONCE = 1 << 20  # bytes of stacks
+
 
 @dataclass
 class StackTable:
@@ -42,32 +44,30 @@ def sorted_stacks(keys: list[bytes], count: int) -> tuple[np.ndarray, np.ndarray
     keys: the bytes of their frames' numbers, which are less than ``count``. Returns offsets; Int32 frames; old id of a
     stack → new id; old numbers of the frames in the new order.
     """
-    lengths = np.fromiter(map(len, keys), np.int64, len(keys)) // NUMBER.itemsize
-    offsets = np.concatenate(([0], np.cumsum(lengths)))
-    # Big-endian bytes, outermost first, sort as the stacks do.
-    raw = np.frombuffer(b"".join(keys), NUMBER)[_mirror(offsets)].astype(">u4").tobytes()
-    outer = [raw[a:b] for a, b in itertools.pairwise((offsets * NUMBER.itemsize).tolist())]
+    # The bytes of a key backwards are its numbers in big-endian order, outermost first: they sort as the stacks do.
+    outer = [key[::-1] for key in keys]
     order = sorted(range(len(keys)), key=outer.__getitem__)
     renumber = np.empty(len(keys), np.int32)
     renumber[order] = np.arange(len(keys), dtype=np.int32)
-    from_outer = np.frombuffer(b"".join([outer[i] for i in order]), ">u4").astype(np.int64)
-    frame_order = _first_appearances(from_outer, count)
+    frame_order = _first_appearances([outer[i] for i in order], count)
+    del outer
     numbers = np.zeros(count, np.int32)
     numbers[frame_order] = np.arange(len(frame_order), dtype=np.int32)
-    offsets = np.concatenate(([0], np.cumsum(lengths[order])))
-    return offsets, numbers[from_outer][_mirror(offsets)], renumber, frame_order
+    lengths = np.fromiter((len(keys[i]) for i in order), np.int64, len(keys)) // NUMBER.itemsize
+    offsets = np.concatenate(([0], np.cumsum(lengths)))
+    return offsets, numbers[np.frombuffer(b"".join([keys[i] for i in order]), NUMBER)], renumber, frame_order
 
 
-def _first_appearances(values: np.ndarray, count: int) -> np.ndarray:
-    """The distinct values, in the order of their first appearance."""
-    first = np.full(count, len(values), np.int64)
-    # Of several values for one place, the last one remains.
-    first[values[::-1]] = np.arange(len(values) - 1, -1, -1)
-    return np.argsort(first, kind="stable")[: np.count_nonzero(first < len(values))]
-
-
-def _mirror(offsets: np.ndarray) -> np.ndarray:
-    """Where to find each item of stacks whose frames are reversed. offsets: S + 1."""
-    made = np.repeat(offsets[:-1] + offsets[1:] - 1, np.diff(offsets))
-    made -= np.arange(len(made))
-    return made
+def _first_appearances(outer: list[bytes], count: int) -> np.ndarray:
+    """The distinct frames of stacks, each big-endian and outermost first, in the order of their first appearance."""
+    seen = np.zeros(count, bool)
+    found = []
+    # Some at a time: of stacks of a thousand frames, the numbers of all take more memory than the file.
+    step = max(1, _AT_ONCE * len(outer) // max(1, sum(map(len, outer))))
+    for begin in range(0, len(outer), step):
+        values = np.frombuffer(b"".join(outer[begin : begin + step]), ">u4").astype(np.int64)
+        values = values[~seen[values]]
+        distinct, first = np.unique(values, return_index=True)
+        found.append(distinct[np.argsort(first)])
+        seen[distinct] = True
+    return np.concatenate(found) if found else np.zeros(0, np.int64)

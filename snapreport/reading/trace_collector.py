@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from snapreport.reading.entry_tokens import Unusual
 from snapreport.reading.events import Codes, EventReader
+from snapreport.reading.frame_table import StackMark
 from snapreport.reading.parsed_entries import EMPTY_STACK, NO_STACK, GrowingTable, ParsedEntries
 
 # Dicts to turn into columns at once: some 4 MB, in which the calls for each column take little. With 1,000, which the
@@ -80,6 +82,13 @@ class TraceCollectors:
     def parsed(self) -> int:
         """Number of :class:`ParsedEntries` in all collectors."""
         return sum(collector.parsed for collector in self._collectors)
+
+    def mark(self, stack: int) -> StackMark:
+        """What names a parsed stack in a list of frames. Raises :class:`Unusual` if no entry has had it."""
+        code = int(self._stacks[np.array([stack])][0])
+        if code < 0:
+            raise Unusual("a stack that no entry has")
+        return StackMark(code)
 
     def new(self) -> TraceCollector:
         """The next trace's collector. The previous trace is complete, so stacks are numbered as by the plain reader."""

@@ -27,16 +27,21 @@ from snapreport.reading.events import Codes
 from snapreport.reading.parsed_entries import GrowingTable, ParsedEntries
 from snapreport.reading.trace_candidates import ALONE, PARSED, UNPICKLED, CandidateReader, Candidates
 
-FILLER_ID, PARSED_ID = 0, 1
-"""Persistent ids in the unpickler's stream: the filler, and the next of :attr:`TraceParser.parsed`."""
+FILLER_ID, PARSED_ID, MARK_ID = 0, 1, 2
+"""Persistent ids in the unpickler's stream: the filler, the next of :attr:`TraceParser.parsed`, and, from the last one
+on, lists that name the stacks of parsed entries by number.
+"""
 _PUSH_FILLER, _PUSH_PARSED = (bytes([0x4B, number]) + b"Q" for number in (FILLER_ID, PARSED_ID))
+_PUT_MARK = np.dtype([("opcode", "u1"), ("place", "<u4")])  # LONG_BINPUT
 # Candidates looked at: few where most things are new, since those after an entry with a new layout or text are looked
 # at again, and eight times as many after each piece without one.
-_FEWEST, _MOST, _GROWTH = 16, 1 << 20, 8
+_FEWEST, _MOST, _GROWTH = 256, 1 << 20, 8
 # Parsing is given up once it has taken longer than unpickling what was read so far, this share of unpickling the file,
 # and some seconds, in which a recorder's frames and layouts become known. Unpickling takes twice as long with columns
 # to collect; parsing what a recorder writes, half.
-ALLOWED_SHARE, ALLOWED_SECONDS = 0.1, 0.05
+ALLOWED_SHARE, ALLOWED_SECONDS = 0.1, 0.1
+# The share of that after which parsing is given up though its last pieces were faster than unpickling.
+PATIENCE = 2
 _CHECKED_EVERY = 16  # entries read alone: a thread's clock takes a microsecond to read, in a sandbox 100
 _BRACE, _MARK, _APPENDS, _APPEND = b"}(ea"
 _NEW_LIST = b"]\x94"  # EMPTY_LIST MEMOIZE
@@ -89,11 +94,16 @@ class TraceParser:
         self._most = _FEWEST
         self._size = size
         self._bytes, self._seconds = 0, 0.0
+        self._recent_bytes, self._recent_seconds = 0.0, 0.0  # of the last pieces, each half as much as the next
+        self.has_given_up = False
 
     @property
     def is_worthwhile(self) -> bool:
-        """Whether parsing has been faster than unpickling, as far as it is known."""
-        return self._seconds <= self._allowed(self._bytes)
+        """Whether parsing has been faster than unpickling, as far as it is known, or has become so."""
+        return self._seconds <= self._allowed(self._bytes) or (
+            self._seconds <= PATIENCE * self._allowed(self._bytes)
+            and self._recent_seconds <= self._recent_bytes * _unpickling_seconds()
+        )
 
     def _allowed(self, count: int) -> float:
         return ALLOWED_SECONDS + (count + ALLOWED_SHARE * self._size) * _unpickling_seconds()
@@ -103,6 +113,22 @@ class TraceParser:
         self.is_in_batch = self._is_single = False
         if self._base < 0:
             self._base = self.memo
+
+    def given_up(self) -> bytes:
+        """The unpickler's stream before the entries that are left to it, which may refer to lists of frames of parsed
+        ones: lists that name their stacks take the places of these.
+        """
+        self.has_given_up = True
+        places = self._lists.places()
+        stacks = self._lists[places]
+        order = np.argsort(stacks, kind="stable")
+        puts = np.zeros(len(places), _PUT_MARK)
+        puts["opcode"], puts["place"] = ord("r"), places[order] + max(self._base, 0)
+        numbers, first = np.unique(stacks[order], return_index=True)
+        parts = []
+        for number, part in zip(numbers.tolist(), np.split(puts, first[1:]), strict=True) if len(numbers) else ():
+            parts += [b"J", (MARK_ID + number).to_bytes(4, "little"), b"Q", part.tobytes(), b"0"]
+        return b"".join([*parts, b"(" if self.is_in_batch else b""])
 
     def take(self, data: bytes, at: int) -> tuple[bytes, int, bool]:
         """Reads entries from ``data[at]`` on: the unpickler's stream in their place, the first byte not read, and
@@ -135,7 +161,10 @@ class TraceParser:
         before = np.searchsorted(found.starts[rows], [entry.start for entry in unpickled])
         self._append(found, rows, unpickled, before)
         stream = _stream(data, found.fills[rows], unpickled, before)
-        self._seconds += time.thread_time() - began
+        taken = time.thread_time() - began
+        self._seconds += taken
+        self._recent_bytes = self._recent_bytes / 2 + end - at
+        self._recent_seconds = self._recent_seconds / 2 + taken
         return stream, end, has_ended
 
     def _sequence(

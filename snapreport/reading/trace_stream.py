@@ -166,8 +166,7 @@ class DivertedPickle:
                 return
             if not parser.is_worthwhile:
                 self._parser = None
-                if parser.is_in_batch:
-                    yield b"("
+                yield parser.given_up()
                 return
             # An entry of many blocks is read from its start each time: with twice the bytes, not with one more block.
             wanted = 2 * (len(self._data) - self._at) if not has_advanced else 0

@@ -99,6 +99,8 @@ def test_cells_say_what_was_planted(borrow_report: Callable[..., Any], job_path:
 def test_brushing_is_linked_to_every_part(borrow_report: Callable[..., Any], job_path: Path, planted: Planted) -> None:
     opened = borrow_report(job_path, "#view=job&job.tab=stacks")
     page = opened.page
+    for row in debug(opened)["panel"]:
+        assert row["maxRow"] == planted.stack_bytes[row["stack"]].argmax(), "ranks that differ by less than is stored"
     page.mouse.move(*cell(opened, 48, 10))
     page.mouse.down()
     page.mouse.move(*cell(opened, 55, 20), steps=4)

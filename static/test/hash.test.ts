@@ -90,6 +90,9 @@ test('views, selections and jumps are entries of the history, pans, zooms and le
     [() => store.set({ stack: 3 }), true],
     [() => store.set({ oom: 12, at: 12 }), true],
     [() => store.set({ device: 1 }), true],
+    [() => store.setOption('job.rank', '700'), true],
+    [() => store.setOption('job.columns', '1..2'), false],
+    [() => store.setOption('job.tab', 'stacks'), true],
   ]
   const states: State[] = [START]
   for (const [step, isEntry] of steps) {

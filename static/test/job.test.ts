@@ -120,6 +120,7 @@ function job(): JobData {
       whole('bytes_above', [0, 0, GIB, 0, 0, 0], 'f64'),
       whole('category_bytes', [1, 2, 3, 4, 5, 6, 10, 20, 30, 40, 50, 60], 'f64'),
       whole('stack_max', [GIB], 'f64'),
+      whole('stack_max_row', [1], 'u32'),
       whole('stack_category', [1], 'u8'),
       whole('stack_bytes', [0, 4095, 2048, 1, 0, 0], 'u16'),
     ]),

@@ -47,6 +47,8 @@ export class JobData {
   /** Bytes of a category at each row's peak: [category * recorded + row]. */
   readonly categoryBytes: Float64Array
   readonly stackMax: Float64Array
+  /** The row that holds most of each stack: bytes of stacks are stored in 4,095 levels, which several ranks may share. */
+  readonly stackMaxRow: Uint32Array
   readonly stackCategory: Uint8Array
   private readonly host: Uint32Array
   private readonly device: Int32Array
@@ -107,6 +109,7 @@ export class JobData {
     this.rankSource = columns.u8('job.rank_source')
     this.categoryBytes = columns.f64('job.category_bytes')
     this.stackMax = columns.f64('job.stack_max')
+    this.stackMaxRow = columns.u32('job.stack_max_row')
     this.stackCategory = columns.u8('job.stack_category')
     this.stackBytes = columns.u16('job.stack_bytes')
     for (let row = recorded; row < rows; row++) this.cluster[row] = row

@@ -36,7 +36,7 @@ export class StacksPanel implements Panel {
     this.list = new SortedList<StackRow>({
       name: 'job-stacks',
       label: 'Stacks across ranks',
-      template: 'minmax(150px, 1fr) 82px 82px 82px 82px 62px 70px',
+      template: 'minmax(148px, 1fr) 78px 78px 78px 78px 62px 88px',
       width: 610,
       columns: [
         {
@@ -85,9 +85,12 @@ export class StacksPanel implements Panel {
     if (listed !== this.listed || this.list.shown.length === 0) {
       this.listed = listed
       const stacks: StackRow[] = []
+      const among = new Set(rows)
       for (let stack = 0; stack < data.stackMax.length; stack++) {
         const spread = spreadOverRows(rows, (row) => data.bytesOfStack(stack, row))
-        if (spread && spread.max > 0) stacks.push({ stack, ...spread })
+        if (!spread || spread.max === 0) continue
+        const most = data.stackMaxRow[stack]
+        stacks.push({ stack, ...spread, maxRow: among.has(most) ? most : spread.maxRow })
       }
       this.list.setItems(stacks)
     } else this.list.setItems(this.list.shown)

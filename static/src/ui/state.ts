@@ -102,10 +102,12 @@ export class Store {
   }
 }
 
-/** Whether Back goes from `b` to `a`: another view, device, moment or selection. A pan, a zoom and a query's letters are not. */
+/** Whether Back goes from `b` to `a`: another view, device, moment or selection, or another rank or panel of a job. A pan, a
+ * zoom and a query's letters are not. */
 export function isPlace(a: State, b: State): boolean {
   const keys = ['view', 'device', 'select', 'oom', 'stack', 'at'] as const
-  return keys.some((key) => a[key] !== b[key])
+  const ofJob = ['job.rank', 'job.tab', 'job.stack']
+  return keys.some((key) => a[key] !== b[key]) || ofJob.some((name) => a.options[name] !== b.options[name])
 }
 
 function isSame(a: State, b: State): boolean {

@@ -1,4 +1,4 @@
-"""The story of a report: its numbers are the snapshot's, each step has an address, and the arrow keys go through them."""
+"""The story of a report: its numbers are the snapshot's, each step has an address, and arrow keys go through them."""
 
 from __future__ import annotations
 

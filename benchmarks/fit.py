@@ -1,15 +1,19 @@
 """Peaks foretold from one, two or three recordings against the runs, and the largest value on three cards: thirty
-programs at five values, on every PyTorch that ``SNAPREPORT_FAKE_TORCH`` names.
+programs at five values, on every PyTorch that ``SNAPREPORT_FAKE_TORCH`` names. Nine more, whose shapes depend on the
+data, are to be refused.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import time
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 import snapreport
 from snapreport.allocator.whatif import WhatIf
@@ -32,6 +36,10 @@ GIVEN_ALONE = ((0,), (1,), (2,))
 ANY_WHOLE = ("batch", "length", "boxes")
 """Numbers that may be any whole one: a width is a multiple of the heads, a side of what a network halves."""
 GIB = 24
+DATA_DEPENDENT = [
+    "padded_batch",
+    *re.findall(r"^def (\w+_batch)\(", (PROGRAMS / "sized_data.py").read_text(), re.MULTILINE),
+]
 
 
 def measure(folder: Path) -> list[dict[str, Any]]:
@@ -103,7 +111,9 @@ def _foretold(version: str, program: str, ran: dict[int, dict[str, Any]], folder
                 assert found.peak_reserved is not None
                 assert found.low is not None
                 assert found.high is not None
+                nearest, there = whatifs[given[fit.nearest(value)]].trace, whatifs[values.index(value)].trace
                 errors[value] = {
+                    "same": all(np.array_equal(getattr(nearest, one), getattr(there, one)) for one in ("kind", "item")),
                     "allocated": found.peak_allocated / ran[value]["allocated"] - 1,
                     "reserved": found.peak_reserved / ran[value]["reserved"] - 1,
                     "inside": bool(found.low <= ran[value]["reserved"] <= found.high),
@@ -146,9 +156,18 @@ def table(rows: list[dict[str, Any]]) -> str:
             ]
         )
         lines.append(f"{row['torch']:<14}{row['program']:<24}{','.join(map(str, row['given'])):<16}{cells}")
-    fitted = [row for row in rows if len(row["given"]) > 1 and not row["reason"]]
-    single = [row for row in rows if len(row["given"]) == 1 and not row["reason"]]
-    return "\n".join([*lines, *_summary(fitted), *_summary_of_one(single, fitted)])
+    of_data = [row for row in rows if row["program"] in DATA_DEPENDENT]
+    refused = sum(bool(row["reason"]) for row in of_data)
+    fitted = [row for row in rows if len(row["given"]) > 1 and not row["reason"] and row not in of_data]
+    single = [row for row in rows if len(row["given"]) == 1 and not row["reason"] and row not in of_data]
+    return "\n".join(
+        [
+            *lines,
+            *_summary(fitted),
+            *_summary_of_one(single, fitted),
+            f"shapes that depend on the data: {refused} of {len(of_data)} refused",
+        ]
+    )
 
 
 def _verdict(card: dict[str, Any]) -> str:
@@ -158,10 +177,14 @@ def _verdict(card: dict[str, Any]) -> str:
 def _summary(rows: list[dict[str, Any]]) -> list[str]:
     errors = [error for row in rows for error in row["errors"].values()]
     lines = []
-    for key in ("allocated", "reserved"):
-        exact = sum(error[key] == 0 for error in errors)
-        near = sum(abs(error[key]) <= 0.02 for error in errors)
-        lines.append(f"{key}: {exact} of {len(errors)} to the byte, {near} within 2%")
+    for name, some in (
+        ("the same requests", [error for error in errors if error["same"]]),
+        ("other requests", [error for error in errors if not error["same"]]),
+    ):
+        for key in ("allocated", "reserved"):
+            exact = sum(error[key] == 0 for error in some)
+            near = sum(abs(error[key]) <= 0.02 for error in some)
+            lines.append(f"{name}, {key}: {exact} of {len(some)} to the byte, {near} within 2%")
     cards = [card for row in rows for card in row.get("largest", ())]
     above = [card for card in cards if not card["runs"]]
     silent = sum(card["is_sure"] for card in above)

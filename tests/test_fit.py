@@ -28,6 +28,7 @@ from snapreport.errors import SnapshotError
 from snapreport.forecast.alignment import Operations, _shortest_edit
 from snapreport.forecast.reductions import scratch_bytes
 from snapreport.forecast.size_laws import ADOPTED, UNKNOWN, size_laws
+from snapreport.forecast.varying_steps import varying_line
 from snapreport.report.fit_text import fit_text
 
 SHARED = Path(os.environ.get("SNAPREPORT_FIT", corpus.ROOT.parent / "shared" / "fit"))
@@ -192,7 +193,12 @@ def test_what_is_foretold_is_what_runs(recorded: Any, program: str, at: tuple[in
 @pytest.mark.skipif(TORCH is None, reason=fake_torch.NONE)
 @pytest.mark.parametrize(
     ("program", "at", "reason"),
-    [("padded_batch", (4, 8), "most in forward sized_models.py:"), ("lstm_length", (64, 128), "too different")],
+    [
+        ("padded_batch", (4, 8), "most in forward sized_models.py:"),
+        ("lstm_length", (64, 128), "too different"),
+        ("routed_batch", (4, 8), "shapes depend on the data"),
+        ("earlyexit_batch", (4, 8), "shapes depend on the data"),
+    ],
 )
 def test_what_cannot_be_foretold_is_recognised(recorded: Any, program: str, at: tuple[int, ...], reason: str) -> None:
     (device,) = snapreport.fit([recorded(program, value)[0] for value in at], at)["devices"]
@@ -222,6 +228,44 @@ def planted(folder: Path, batch: int, workspace: int = 0) -> Path:
     path = folder / f"batch{batch}.pickle"
     path.write_bytes(pickle.dumps(record.snapshot(), 4))
     return path
+
+
+def stepped(folder: Path, *steps: dict[int, list[int]]) -> Path:
+    """Steps of requests: line → MiB of each."""
+    record = planted_trace.Recording()
+    for number, requests in enumerate(steps):
+        begin = len(record.trace)
+        addresses = [record.request(mib, line) for line, sizes in requests.items() for mib in sizes]
+        for address in addresses:
+            record.drop(address)
+        for event in record.trace[begin:]:
+            event["user_metadata"] = f"step {number}"
+    path = folder / "steps.pickle"
+    path.write_bytes(pickle.dumps(record.snapshot(), 4))
+    return path
+
+
+SAME = {2: [20, 20], 3: [10]}
+
+
+@pytest.mark.parametrize(
+    ("steps", "varying"),
+    [
+        ([{2: [500]}, SAME, SAME, SAME], None),  # the first step warms up
+        ([SAME, SAME, {2: [20, 30], 3: [10]}], ("step train.py:2", 50, 60)),  # one of 20 became one of 30
+        ([SAME, SAME, {2: [20], 3: [10]}], ("step train.py:2", 20, 50)),  # a layer was skipped
+        ([SAME, SAME, {2: [20, 20], 4: [30], 3: [10]}, SAME], None),  # a validation now and then
+        ([SAME, SAME, SAME, {2: [20]}], None),  # the trace ends within the last one
+        ([SAME, SAME], None),
+    ],
+)
+def test_steps_of_other_shapes(
+    tmp_path: Path, steps: list[dict[int, list[int]]], varying: tuple[str, int, int] | None
+) -> None:
+    timeline = snapreport.load(stepped(tmp_path, *steps)).timeline(0)
+    assert len(timeline.steps) == len(steps)
+    found = varying_line(timeline)
+    assert (found and (found.line, found.bytes // MIB, found.requested_bytes // MIB)) == varying
 
 
 def test_where_the_peak_bends(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import json
 import sys
 from collections.abc import Callable
 
+import sized_data
 import torch
 from sized_models import (
     Autoencoder,
@@ -246,9 +247,12 @@ def buffered_batch(value: int) -> None:
     train(residual_net(), lambda model: model(kept[:value].clone()).square().mean())
 
 
-PROGRAMS = {name: found for name, found in globals().items() if callable(found) and name.split("_")[-1] in (
-    "batch", "length", "side", "width", "boxes",
-)}  # fmt: skip
+ENDINGS = ("batch", "length", "side", "width", "boxes")
+PROGRAMS = {
+    name: found
+    for name, found in (vars(sized_data) | globals()).items()
+    if callable(found) and name.rpartition("_")[2] in ENDINGS
+}
 
 
 def main() -> None:

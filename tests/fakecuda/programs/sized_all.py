@@ -1,4 +1,4 @@
-"""Runs programs of ``sized.py``, each in a fork of this process, which has imported torch once.
+"""Runs programs of ``sized.py`` and ``sized_data.py``, each in a fork of this process, which has imported torch once.
 
 ``sized_all.py FOLDER``: every program at several values, recorded; ``SIZED_VALUES`` is a JSON object: the end of a
 program's name → its values. ``sized_all.py -``: what standard input lists, not recorded, a line for each run: program,
@@ -48,7 +48,8 @@ def main() -> None:
             print(program, value, output_of("-", program, int(value), gib), flush=True)
         return
     folder, values = Path(sys.argv[1]), json.loads(os.environ["SIZED_VALUES"])
-    names = [line[4 : line.index("(")] for line in PROGRAM.read_text().splitlines() if line.startswith("def ")]
+    lines = [line for path in (PROGRAM, PROGRAM.with_name("sized_data.py")) for line in path.read_text().splitlines()]
+    names = [line[4 : line.index("(")] for line in lines if line.startswith("def ")]
     for program in names:
         for value in values.get(program.rpartition("_")[2], ()):
             out = str(folder / f"{program}.{value}.pickle")

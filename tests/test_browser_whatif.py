@@ -178,15 +178,43 @@ def test_the_panel_shows_the_replays_and_draws_the_chosen_one(
     rows = {row[0]: row for row in shown["rows"]}
     assert rows["expandable_segments:True"][5] == "no" and rows["recorded settings, replayed"][5] == "event 7,593"
     assert "is exact" in shown["words"]
-    opened.page.get_by_role("textbox", name="Settings").fill("max_split_size_mb:2")
+    opened.page.get_by_role("combobox", name="Settings").fill("max_split_size_mb:2")
     opened.page.get_by_role("button", name="Replay", exact=True).click()
     opened.until("snapreport.debug.view().whatIf.words.includes('must be at least 2')")
-    opened.page.get_by_role("textbox", name="Settings").fill("")
+    opened.page.get_by_role("combobox", name="Settings").fill("")
     opened.page.get_by_role("textbox", name="Without allocations that match").fill("size>64MiB")
     opened.page.get_by_role("button", name="Replay", exact=True).click()
     opened.until("snapreport.debug.view().whatIf.words.includes('Peak allocated without them')")
     opened.page.get_by_role("button", name="What if").click()
     opened.until("snapreport.debug.view().whatIf === null")
+
+
+def test_a_card_is_chosen_and_the_request_that_fails_is_a_link(
+    report_of: Callable[..., Path], open_report: Callable[..., Any]
+) -> None:
+    path = corpus.path_of("training")
+    opened = open_report(report_of(path), "#view=reserved&reserved.whatif=", viewport={"width": 1400, "height": 900})
+    opened.until("snapreport.debug.view().whatIf?.busy === false")
+    card = opened.page.get_by_role("combobox", name="Card")
+    assert not opened.page.get_by_label("Memory for the allocator in GiB").is_visible()
+    card.select_option("other")
+    memory = opened.page.get_by_label("Memory for the allocator in GiB")
+    memory.fill("8")
+    opened.page.get_by_role("button", name="Replay", exact=True).click()
+    opened.until("snapreport.debug.view().whatIf.rows.some(row => row[5].startsWith('event'))")
+    own = snapreport.load(path).whatif(memory=8 << 30, cards=False)["devices"][0]["runs"][0]
+    link = opened.page.locator(".what-if tbody tr").nth(1).locator("td button")
+    assert link.text_content() == f"event {own['oom_event']:,}"
+    card.select_option(label="24 GB (RTX 4090)")
+    opened.until("snapreport.getView().options['reserved.memory'] !== '8'")
+    opened.until("snapreport.debug.view().whatIf.rows.every(row => !row[5].startsWith('event'))")
+    card.select_option("other")
+    memory.fill("8")
+    opened.page.get_by_role("button", name="Replay", exact=True).click()
+    opened.until("snapreport.debug.view().whatIf.rows.some(row => row[5].startsWith('event'))")
+    link.click()
+    opened.until(f"snapreport.getView().at === {own['oom_event']}")
+    assert opened.view()["view"] == "timeline" and opened.view()["stack"] is not None
 
 
 def test_the_panel_starts_a_late_trace_fresh_or_from_here_on(

@@ -8,11 +8,11 @@ import { formatBytes, formatCount } from '../layout/format'
 import { evaluateQuery } from '../search/matches'
 import { fill, h } from '../ui/dom'
 import type { State, Store } from '../ui/state'
-import { describeStack } from '../views/shared/describe'
+import { describeStack, requestAt } from '../views/shared/describe'
 import type { Scene } from '../views/shared/scene'
 import type { TimelineView } from '../views/timeline/timeline-view'
 import { type Card, CARDS } from '../whatif/cards'
-import { type ChangeAnswer, type ChangeQuestion, STANDARD } from '../whatif/job'
+import { byPosition, type ChangeAnswer, type ChangeQuestion, STANDARD } from '../whatif/job'
 import { type BatchGrowth, doubtful, peakOf, type Remedy, requestsLeft, sizesAt, sizesLeft } from '../whatif/remedies'
 import type { DataClient, ReplayRequest } from '../worker/data-client'
 
@@ -326,23 +326,6 @@ function fitText(reserved: number): string {
 /** The smallest card with so much for the allocator. */
 function cardOf(reserved: number): Card | undefined {
   return CARDS.find(({ usable }) => usable >= reserved)
-}
-
-function requestAt(data: DeviceData, event: number): { size: number; stack: number } {
-  const row = data.other.event.indexOf(event)
-  if (row >= 0) return { size: data.other.size[row], stack: data.other.stack[row] }
-  const id = data.start.indexOf(event + 1)
-  return { size: data.size[id] ?? 0, stack: data.stack[id] ?? 0 }
-}
-
-function byPosition({ events, reserved }: { events: Int32Array; reserved: Float64Array }, P: number): Float64Array {
-  const curve = new Float64Array(P)
-  let row = 0
-  for (let position = 0; position < P; position++) {
-    while (row + 1 < events.length && events[row + 1] < position) row++
-    curve[position] = reserved[row]
-  }
-  return curve
 }
 
 function factorOf(options: State['options']): number {

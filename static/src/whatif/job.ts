@@ -256,3 +256,14 @@ function runOf(settings: string, without: boolean, spread: Spread, residual: num
     reserved,
   }
 }
+
+/** A replayed curve by position: after its last event it stays as it is. */
+export function byPosition({ events, reserved }: Pick<WhatIfRun, 'events' | 'reserved'>, P: number): Float64Array {
+  const curve = new Float64Array(P)
+  let row = 0
+  for (let position = 0; position < P; position++) {
+    while (row + 1 < events.length && events[row + 1] < position) row++
+    curve[position] = reserved[row]
+  }
+  return curve
+}

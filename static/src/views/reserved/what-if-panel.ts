@@ -3,18 +3,22 @@
 
 import type { DeviceData, DeviceInfo } from '../../data/model'
 import { peakWithout } from '../../data/held-memory'
-import { formatBytes } from '../../layout/format'
+import { formatBytes, formatCount } from '../../layout/format'
 import { fill, h } from '../../ui/dom'
 import { plural } from '../../ui/format'
 import type { Options } from '../../ui/state'
-import { OWN, STANDARD, type WhatIfAnswer, type WhatIfRun } from '../../whatif/job'
+import { CARDS } from '../../whatif/cards'
+import { byPosition, OWN, STANDARD, type WhatIfAnswer, type WhatIfRun } from '../../whatif/job'
 import type { Minimum } from '../../whatif/minimum'
 import { maskOf, type ReplayRequest } from '../../worker/data-client'
+import { describeStack, requestAt } from '../shared/describe'
 import type { ViewParts } from '../view'
 import { errorBarText, HEADS, minimumParts, nameOf, recordedRow, runRow } from './what-if-table'
 
 /** Finding the minimum memory takes some 50 replays: for traces with this many events it is searched only on demand. */
 const MANY_EVENTS = 200_000
+
+const CHOICES = [...STANDARD, 'expandable_segments:True,garbage_collection_threshold:0.8', 'max_split_size_mb:256']
 
 /** What the fields ask, by the option of the state that holds it. */
 const FIELDS = ['reserved.whatif', 'reserved.settings', 'reserved.memory', 'reserved.start'] as const
@@ -28,7 +32,9 @@ export class WhatIfPanel {
   private readonly settings = h('input', {
     type: 'text',
     'aria-label': 'Settings',
-    placeholder: 'max_split_size_mb:256',
+    placeholder: 'as recorded',
+    list: 'what-if-settings',
+    title: 'Choose, or write as in PYTORCH_CUDA_ALLOC_CONF',
     spellcheck: 'false',
   })
   private readonly without = h('input', {
@@ -44,12 +50,23 @@ export class WhatIfPanel {
     'aria-label': 'Memory for the allocator in GiB',
     placeholder: 'GiB',
   })
+  /** Fills the memory with what a card has for the allocator. */
+  private readonly card = h(
+    'select',
+    { 'aria-label': 'Card' },
+    h('option', { value: '' }, 'as recorded'),
+    ...CARDS.map(({ name, example, usable }) =>
+      h('option', { value: (usable / 2 ** 30).toFixed(3) }, `${name} (${example})`),
+    ),
+    h('option', { value: 'other' }, 'other'),
+  )
   private readonly start = h(
     'select',
     { 'aria-label': 'Start of the replay' },
     h('option', { value: '' }, 'fresh'),
     h('option', { value: 'recorded' }, 'from here on'),
   )
+  private readonly memoryLabel = h('label', {}, 'Memory ', this.memory)
   private readonly startLabel = h('label', { hidden: true }, 'Start ', this.start)
   private readonly stop = h('button', { type: 'button', hidden: true, onclick: () => this.cancel() }, 'Cancel')
   private readonly progress = h('progress', { max: '1', value: '0', hidden: true, 'aria-label': 'Replay' })
@@ -81,13 +98,21 @@ export class WhatIfPanel {
       'form',
       { class: 'row wrap what-if-form' },
       h('label', {}, 'Settings ', this.settings),
+      h('datalist', { id: 'what-if-settings' }, ...CHOICES.map((value) => h('option', { value }))),
       h('label', {}, 'Without ', this.without),
-      h('label', {}, 'Memory ', this.memory),
+      h('label', {}, 'Card ', this.card),
+      this.memoryLabel,
       this.startLabel,
       h('button', { type: 'submit' }, 'Replay'),
       this.stop,
       this.progress,
     )
+    this.card.addEventListener('change', () => {
+      this.memory.value = this.card.value === 'other' ? '' : this.card.value
+      this.showCard()
+      if (this.card.value === 'other') this.memory.focus()
+      else this.ask()
+    })
     form.addEventListener('submit', (event) => {
       event.preventDefault()
       this.ask()
@@ -111,9 +136,19 @@ export class WhatIfPanel {
     if (this.device?.data === data && question.join('\n') === this.asked.join('\n')) return
     this.asked = question
     for (const [i, field] of this.fields.entries()) field.value = question[i]
+    this.showCard()
     this.device = { data, info }
     this.startLabel.hidden = data.reserved[0] === 0
     void this.replay()
+  }
+
+  /** The card that has the memory in the field, which is hidden where a card says it. */
+  private showCard(): void {
+    const { card, memory, memoryLabel } = this
+    const values = [...card.options].map(({ value }) => value)
+    if (memory.value !== '' || card.value !== 'other')
+      card.value = values.includes(memory.value) ? memory.value : 'other'
+    memoryLabel.hidden = card.value !== 'other'
   }
 
   private get fields(): (HTMLInputElement | HTMLSelectElement)[] {
@@ -275,8 +310,32 @@ export class WhatIfPanel {
     fill(
       this.rows,
       recorded,
-      ...runs.map((run) => runRow(run, base, nameOf(run) === this.chosen, () => this.pick(run))),
+      ...runs.map((run) =>
+        runRow(
+          run,
+          base,
+          nameOf(run) === this.chosen,
+          () => this.pick(run),
+          (event) => this.failure(data, event),
+        ),
+      ),
     )
+  }
+
+  /** A link to the request that fails, on the timeline. */
+  private failure(data: DeviceData, event: number): HTMLElement {
+    const { client, store } = this.parts
+    const { size, stack } = requestAt(data, event)
+    const show = (): void => {
+      const oom = data.info.ooms.some((one) => one.event === event) ? event : null
+      store.jump({ view: 'timeline', at: event, ...(oom === null ? { stack } : { oom }) })
+      this.parts.centreOn(event)
+    }
+    const button = h('button', { type: 'button', class: 'link', onclick: show }, `event ${formatCount(event)}`)
+    void client.stacks().then((stacks) => {
+      button.title = `${formatBytes(size)} requested in ${describeStack(stacks, stack) ?? 'no stack trace'}`
+    })
+    return button
   }
 
   private pick(run: WhatIfRun): void {
@@ -292,15 +351,4 @@ export class WhatIfPanel {
     this.curve = run && device && run.reserved.length ? byPosition(run, device.data.P) : null
     if (curve || this.curve) this.onChange()
   }
-}
-
-/** The curve of a run by position: after its last known event it stays as it is. */
-function byPosition({ events, reserved }: WhatIfRun, P: number): Float64Array {
-  const curve = new Float64Array(P)
-  let row = 0
-  for (let position = 0; position < P; position++) {
-    while (row + 1 < events.length && events[row + 1] < position) row++
-    curve[position] = reserved[row]
-  }
-  return curve
 }

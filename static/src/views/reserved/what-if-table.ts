@@ -9,8 +9,14 @@ import type { Minimum } from '../../whatif/minimum'
 
 export const HEADS = ['Settings', 'Peak reserved', 'Change', 'Error bar', 'Retries', 'Out of memory']
 
-/** `pick`: draw the run over the recorded curve. */
-export function runRow(run: WhatIfRun, base: number | null, isChosen: boolean, pick: () => void): HTMLElement {
+/** `pick`: draw the run over the recorded curve; `failure`: a link to the request of an event. */
+export function runRow(
+  run: WhatIfRun,
+  base: number | null,
+  isChosen: boolean,
+  pick: () => void,
+  failure: (event: number) => Node,
+): HTMLElement {
   const { peakReserved: peak, low, high, oomEvent, retries, note } = run
   const isUnknown = peak === null && note !== ''
   const bar = low === null || high === null ? '' : low === high ? 'none' : `${formatBytes(low)} to ${formatBytes(high)}`
@@ -32,7 +38,7 @@ export function runRow(run: WhatIfRun, base: number | null, isChosen: boolean, p
     h('td', {}, isBase ? '' : changeText(peak, base)),
     h('td', {}, bar),
     h('td', {}, isUnknown ? '–' : formatCount(retries)),
-    h('td', {}, isUnknown ? '–' : failureText(oomEvent)),
+    h('td', {}, isUnknown ? '–' : oomEvent === null || oomEvent < 0 ? failureText(oomEvent) : failure(oomEvent)),
   )
 }
 

@@ -72,6 +72,14 @@ export function describeStack(stacks: Stacks | null, stack: number): string | nu
   return launcher ? `${describeFrame(top)} from ${shortPath(launcher.filename)}:${launcher.line}` : describeFrame(top)
 }
 
+/** The request of an event: an allocation, or one that failed. */
+export function requestAt(data: DeviceData, event: number): { size: number; stack: number } {
+  const row = data.other.event.indexOf(event)
+  if (row >= 0) return { size: data.other.size[row], stack: data.other.stack[row] }
+  const id = data.start.indexOf(event + 1)
+  return { size: data.size[id] ?? 0, stack: data.stack[id] ?? 0 }
+}
+
 export function describeFrame(frame: Frame): string {
   return frame.line > 0 || frame.filename
     ? `${frame.name || '?'}  ${shortPath(frame.filename)}:${frame.line}`

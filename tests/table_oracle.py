@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+import re
+from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,16 +57,20 @@ def tops(device: oracle.Device) -> list[Frame | None]:
     return device.kept["tops"]
 
 
-def short_path(path: str) -> str:
-    return "/".join(path.split("/")[-2:])
+def short_path(path: str, files: Collection[str]) -> str:
+    """As many of its last parts as no other file of the report ends in."""
+    parts = re.split(r"[\\/]", path)
+    ends = ["/".join(parts[-count:]) for count in range(1, len(parts) + 1)]
+    others = {re.sub(r"\\", "/", file) for file in files if file != path}
+    return next((end for end in ends if not any(f"/{other}".endswith(f"/{end}") for other in others)), ends[-1])
 
 
-def frame_words(frame: Frame | None) -> str:
+def frame_words(frame: Frame | None, files: Collection[str]) -> str:
     """A frame as the page writes it on one line."""
     if frame is None:
         return "–"
     file, line, name = frame
-    return f"{name or '?'}  {short_path(file)}:{line}" if line > 0 or file else name or "?"
+    return f"{name or '?'}  {short_path(file, files)}:{line}" if line > 0 or file else name or "?"
 
 
 def time_of(device: oracle.Device, event: int) -> int | None:

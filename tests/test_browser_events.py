@@ -7,7 +7,8 @@ import io
 import json
 import random
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,11 @@ class Events:
     def __init__(self, opened: Any, path: Path) -> None:
         self.opened, self.path = opened, path
         self.devices = corpus.replayed(path)
+
+    @cached_property
+    def files(self) -> set[str]:
+        """The files of all frames of the report."""
+        return set(corpus.loaded(self.path).recording.frames["filename"])
 
     @property
     def device(self) -> oracle.Device:
@@ -75,27 +81,27 @@ def events(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> C
     return open_one
 
 
-def stack_words(device: oracle.Device, event: int, recorded: dict[str, Any], shown: str) -> str:
-    """What the row should say about its stack. A completion long after its request may show the request's, and must say
-    so.
+def stack_words(device: oracle.Device, event: int, recorded: dict[str, Any], shown: str, files: Collection[str]) -> str:
+    """What the row should say about its stack, but for the operator. A completion long after its request may show the
+    request's, and must say so.
     """
     frames = recorded["frames"]
     if shown.startswith("requested by "):
         request = table_oracle.request_of(device, event)
         assert recorded["action"] == "free_completed" and 0 <= request < event
         frames = oracle.frames_of(device.events[request])
-        return "requested by " + own_words(frames)
-    return own_words(frames)
+        return "requested by " + own_words(frames, files)
+    return own_words(frames, files)
 
 
-def own_words(frames: oracle.Frames) -> str:
+def own_words(frames: oracle.Frames, files: Collection[str]) -> str:
     """The frame that names the stack, then the program's own, innermost first: three at most."""
     named = table_oracle.top(frames)
     own = [frame for frame in frames if name_oracle.says(frame) and not name_oracle.is_library(frame[0])]
-    return "  ←  ".join(table_oracle.frame_words(frame) for frame in list(dict.fromkeys([named, *own]))[:3])
+    return "  ←  ".join(table_oracle.frame_words(frame, files) for frame in list(dict.fromkeys([named, *own]))[:3])
 
 
-def check_rows(device: oracle.Device, rows: list[dict[str, Any]]) -> None:
+def check_rows(device: oracle.Device, rows: list[dict[str, Any]], files: Collection[str]) -> None:
     assert rows
     for row in rows:
         recorded = table_oracle.event_row(device, row["event"])
@@ -112,7 +118,8 @@ def check_rows(device: oracle.Device, rows: list[dict[str, Any]]) -> None:
             assert text["time"] == f"{'−' if recorded['us'] < 0 else '+'}{abs(recorded['us']) / 1e6:.6f} s"
         # The tooltip has the whole; the label shortens the top C++ function.
         words = tip["stack"].split("\n")[0].rpartition(" free on the device; ")[2]
-        assert words == stack_words(device, row["event"], recorded, words), row["event"]
+        plain = re.sub(r" · \S+", "", words)
+        assert plain == stack_words(device, row["event"], recorded, words, files), row["event"]
         assert (recorded["device_free"] is not None) == ("free on the device" in text["stack"])
         place = re.search(r"\S+:\d+(?=  ←  |$)", words)
         assert place is None or place[0] in text["stack"]
@@ -139,7 +146,7 @@ def test_rows_are_what_was_recorded(
             assert opened.cursor(rows) == event
             assert [row["event"] for row in rows] == list(range(rows[0]["event"], rows[0]["event"] + len(rows)))
             assert len(rows) == n or len(rows) > 20
-            check_rows(device, rows)
+            check_rows(device, rows, opened.files)
 
 
 @pytest.mark.parametrize("name", ["oom", *corpus.varied_names()[:1]])
@@ -192,7 +199,7 @@ def test_actions_are_counted_and_filter(events: Callable[..., Events]) -> None:
     assert [row["event"] for row in opened.rows()] == left[: len(opened.rows())]
     opened.press("End")
     assert opened.cursor() == left[-1]
-    check_rows(device, opened.rows())
+    check_rows(device, opened.rows(), opened.files)
     assert [int(row["event"]) for row in opened.csv()] == left
     assert set(opened.opened.view()["options"]["events.hide"].split(",")) == {"alloc", "free_completed"}
 

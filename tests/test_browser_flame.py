@@ -341,3 +341,82 @@ def test_any_window_size(flame: Callable[..., Flame], size: tuple[int, int]) -> 
     assert box["width"] > 0.9 * size[0] and box["height"] >= 120
     ratio = page.opened.js("(c => c.width / c.clientWidth)(document.querySelector('.flame-canvas'))")
     assert ratio == pytest.approx(1.5, rel=0.01)
+
+
+MENU = ".context-menu [role=menuitem]"
+
+
+def test_a_menu_shows_the_callers_and_callees_of_a_function(flame: Callable[..., Flame]) -> None:
+    page = flame("training")
+    page.show(chains="none")
+    cells = page.debug()["cells"]
+    index = next(i for i, c in enumerate(cells) if c["depth"] == 4 and c["kind"] == "frame")
+    name = cells[index]["name"]
+    page.opened.page.mouse.click(*cell_at(page, index), button="right")
+    menu = page.opened.page.locator(MENU)
+    assert menu.first.inner_text() == f"Callers and callees of {name}"
+    menu.first.click()
+    page.opened.settle()
+    debug = page.debug()
+    device = page.devices[0]
+    key = (name, cells[index]["file"])
+    paths = [
+        (flame_oracle.path_of(a.stack, "root", "function", noise=False), a.size)
+        for a in device.allocations
+        if a.lives_at(device.peak_event)
+    ]
+    through = [(path, path.index(key), size) for path, size in paths if key in path]
+    assert through
+    for half, step in (("cells", 1), ("callers", -1)):
+        top, *rest = debug[half]
+        assert top["name"] == name and top["value"] == sum(size for _, _, size in through)
+        beside: dict[Any, int] = {}
+        for path, at, size in through:
+            if 0 <= at + step < len(path):
+                beside[path[at + step]] = beside.get(path[at + step], 0) + size
+        shown = {(c["name"], c["file"]): c["value"] for c in rest if c["row"] == 1 and c["kind"] == "frame"}
+        assert shown.items() <= beside.items(), "its callers, or what it calls"
+        assert sum(c["value"] for c in rest if c["row"] == 1) in (0, top["value"])
+    assert "flame.middle" in page.opened.view()["options"]
+    page.opened.page.keyboard.press("Escape")
+    assert page.debug()["cells"] == cells and page.debug()["callers"] is None
+
+
+def test_a_menu_searches_and_leaves_out_by_keyboard(flame: Callable[..., Flame]) -> None:
+    page = flame("training")
+    page.show(chains="none")
+    keyboard = page.opened.page.keyboard
+    page.opened.page.locator(".flame-plot").focus()
+    for key in ("Home", "ArrowDown", "ArrowDown", "ArrowDown"):
+        keyboard.press(key)
+    name = page.debug()["cells"][page.debug()["cursor"]]["name"]
+    # The key for menus, which playwright cannot press.
+    page.opened.js(
+        "document.querySelector('.flame-plot').dispatchEvent("
+        "new MouseEvent('contextmenu', {bubbles: true, cancelable: true}))"
+    )
+    labels = page.opened.page.locator(MENU).all_inner_texts()
+    assert labels[2].startswith("Search for func:") and labels[3].startswith("Leave out func:")
+    for key in ("ArrowDown", "ArrowDown", "ArrowDown", "Enter"):
+        keyboard.press(key)
+    page.opened.settle()
+    query = page.opened.view()["query"]
+    assert query.startswith("-func:") and name in query
+    assert page.opened.page.locator(MENU).count() == 0
+    assert page.opened.js("document.activeElement.className").startswith("flame-plot"), "the focus is back"
+    page.opened.set_view(query="")
+
+
+def test_cpp_frames_are_named_by_their_operators(flame: Callable[..., Flame]) -> None:
+    if "lightning_oom.pickle" not in corpus.real_names():
+        pytest.skip(corpus.NO_REAL)
+    page = flame("lightning_oom.pickle")
+    page.show(chains="none")
+    debug = page.debug()
+    labels = {c["name"]: c["label"] for c in debug["cells"] if c["kind"] == "frame"}
+    bound = {name: label for name, label in labels.items() if "THPVariable_" in name}
+    assert len(bound) > 5
+    assert all(f"THPVariable_{label}(" in name for name, label in bound.items()), bound
+    page.show(chains="outer")
+    native = [c["label"] for c in page.debug()["cells"] if c["kind"] == "native"]
+    assert any(re.fullmatch(r"scaled_dot_product_attention  \d+ C\+\+ frames", label) for label in native), native

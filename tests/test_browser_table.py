@@ -222,7 +222,7 @@ def test_json_and_markdown_say_the_same(table: Callable[..., Table]) -> None:
     told = json.loads(opened.download("JSON"))
     assert told["moment"] == {"event": 100, "allocated": opened.device.allocated[101]} and told["group"] == "func"
     assert [{k: "" if v is None else v for k, v in row.items()} for row in told["rows"]] == [
-        {k: (v if k == "function" or v == "" else json.loads(v)) for k, v in row.items()} for row in rows
+        {k: (v if k in ("function", "category") or v == "" else json.loads(v)) for k, v in row.items()} for row in rows
     ]
     for name in NUMBERS - {"peak_share"}:
         assert told["totals"][name] == sum(int(row[name]) for row in rows), name
@@ -500,3 +500,100 @@ def test_annotated_tensors_carry_their_names(
     assert [row[header.index("metadata")] for row in table.rows()] == ["–", "kv cache <b>"]
     assert [row["user_metadata"] for row in table.csv()] == ["", "kv cache <b>"]
     assert opened.js("snapreport.search(0, 'kv')")["ids"] == [1]
+
+
+def test_categories_and_bars_of_groups(table: Callable[..., Table]) -> None:
+    """The category of most of a group's bytes at the peak, and shares as bars behind their numbers."""
+    opened = table("training.pickle.gz")
+    opened.show(group="stack")
+    device, recorded = opened.device, corpus.loaded(opened.path).allocations(opened.number)
+    categories = recorded["category"].cast(str).to_list()
+    for frames, row in opened.keyed("stack").items():
+        bytes_of: dict[str, int] = {}
+        for a, category in zip(device.allocations, categories, strict=True):
+            if a.stack == frames and a.lives_at(device.peak_event):
+                bytes_of[category] = bytes_of.get(category, 0) + a.size
+        if bytes_of:
+            assert bytes_of[row["category"]] == max(bytes_of.values())
+    bars = opened.opened.js(
+        "() => [...document.querySelectorAll('.table .list-body .cell.bar')].slice(0, 5)"
+        ".map(cell => [cell.textContent, cell.style.getPropertyValue('--bar')])"
+    )
+    assert bars and all(abs(float(text.strip("<%")) - float(bar.strip("%"))) <= 1 for text, bar in bars), bars
+
+
+def test_rows_are_filtered_by_name(table: Callable[..., Table]) -> None:
+    opened = table("training.pickle.gz")
+    opened.show(group="func")
+    every = {row["function"]: row for row in opened.csv()}
+    box = opened.opened.page.locator(".table-filter")
+    box.fill("FOR war")
+    opened.opened.settle()
+    assert {row["function"]: row for row in opened.csv()} == {k: v for k, v in every.items() if "forward" in k.lower()}
+    assert opened.opened.page.locator(".list-foot .cell").first.inner_text() == "Total"
+    box.fill("no such function")
+    opened.opened.settle()
+    assert opened.opened.page.locator(".view-empty").inner_text() == "No row has a name with “no such function”."
+    box.fill("")
+    opened.opened.settle()
+    assert len(opened.csv()) == len(every)
+
+
+@pytest.mark.parametrize("name", ["training.pickle.gz", *REAL])
+def test_a_window_is_summed(table: Callable[..., Table], name: str) -> None:
+    """Allocated, freed and peak of each group in the events of the timeline's window, counted event by event."""
+    opened = table(name)
+    device = opened.device
+    n = len(device.events)
+    first, last = n // 3, n // 3 + min(n // 4, 400)
+    opened.opened.set_view(
+        view="table", x=[first - 0.5, last + 0.5], options={"table.group": "func", "table.range": "window"}
+    )
+    keys = table_oracle.keys_of(opened.path, opened.number, device, "func")
+    living = [a.alloc_event <= last and not (0 <= a.free_event < first) for a in device.allocations]
+    expected: dict[Any, list[int]] = {}
+    for a, key, lives in zip(device.allocations, keys, living, strict=True):
+        if lives:
+            sums = expected.setdefault(key, [0, 0, 0])
+            sums[0] += a.size if a.alloc_event >= first else 0
+            sums[1] += a.size if 0 <= a.free_event <= last else 0
+    for moment in range(first - 1, last + 1):
+        held: dict[Any, int] = {}
+        for a, key, lives in zip(device.allocations, keys, living, strict=True):
+            if lives and a.lives_at(moment):
+                held[key] = held.get(key, 0) + a.size
+        for key, size in held.items():
+            expected[key][2] = max(expected[key][2], size)
+    columns = ("allocated_bytes", "freed_bytes", "range_peak_bytes")
+    got = {row["function"]: [int(row[column]) for column in columns] for row in opened.csv()}
+    assert got == expected
+    page = opened.opened.page
+    assert page.get_by_label("First event").input_value() == str(first)
+    assert page.get_by_label("Last event").input_value() == str(last)
+    page.get_by_label("Last event").fill(str(n - 1))
+    page.get_by_label("Last event").press("Enter")
+    opened.opened.settle()
+    assert opened.debug()["range"] == {"first": first, "last": n - 1}
+    page.get_by_role("button", name="All", exact=True).click()
+    opened.opened.settle()
+    assert opened.debug()["range"] == {"first": 0, "last": n - 1}
+    page.get_by_label("Sum the window").uncheck()
+    opened.opened.settle()
+    assert opened.debug()["range"] is None and "live" in opened.debug()["columns"]
+
+
+def test_a_row_s_menu_filters(table: Callable[..., Table]) -> None:
+    opened = table("training.pickle.gz")
+    opened.show(group="category")
+    page = opened.opened.page
+    row = page.locator(".table .list-body > .list-row").first
+    name = opened.rows()[0][0]
+    for item, query in (("Search for", f"category:{name}"), ("Leave out", f"-category:{name}")):
+        row.click(button="right")
+        page.locator(".context-menu [role=menuitem]").filter(has_text=item).click()
+        opened.opened.settle()
+        assert opened.opened.view()["query"].replace('"', "") == query
+        opened.opened.set_view(query="")
+    row.click(button="right")
+    page.keyboard.press("Escape")
+    assert page.locator(".context-menu").count() == 0

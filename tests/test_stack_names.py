@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import corpus
 import name_oracle
 import oracle
+import polars as pl
 import pytest
 import recorded
 from decoder import Report
 
 import snapreport
-from snapreport.timeline.own_code import own_lines, stack_names
+from snapreport.timeline.operators import frame_operators, stack_labels, stack_operators
+from snapreport.timeline.own_code import own_places, stack_names
 
 # (recording, function of the line that names, the expected name): all bytes allocated there have the name.
 LAUNCHED = [
@@ -52,7 +56,7 @@ def test_frameworks_are_named_by_the_model(name: str, launcher: str) -> None:
     """Not by the one line that calls ``trainer.train()``, which every stack shares; that follows as "from"."""
     recording = recorded.load(name).recording
     timeline = recorded.load(name).timeline(0)
-    lines = own_lines(recording)
+    lines = stack_labels(recording)
     live = timeline.stacks_at_peak.filter(timeline.stacks_at_peak["stack"] > 0)
     frames = recording.frames.select("filename", "name").rows()
     seen = 0
@@ -67,9 +71,9 @@ def test_frameworks_are_named_by_the_model(name: str, launcher: str) -> None:
 
 
 def test_the_optimizer_of_a_framework_is_not_named_by_the_launcher() -> None:
-    lines = own_lines(recorded.load("hf_trainer").recording).to_list()
+    lines = stack_labels(recorded.load("hf_trainer").recording).to_list()
     assert "_init_group adam.py:179 from frameworks_scen.py:42" in lines
-    lines = own_lines(recorded.load("lightning_fit").recording).to_list()
+    lines = stack_labels(recorded.load("lightning_fit").recording).to_list()
     assert "training_step frameworks_scen.py:17" in lines  # the program's own, which is no launcher
     assert "_init_group adam.py:179 from frameworks_scen.py:27" in lines
 
@@ -79,9 +83,57 @@ def test_a_program_with_its_own_model_is_named_by_it() -> None:
     if "lightning_oom.pickle" not in corpus.real_names():
         pytest.skip(corpus.NO_REAL)
     snapshot = snapreport.load(corpus.path_of("lightning_oom.pickle"))
-    lines = own_lines(snapshot.recording)
+    lines = stack_labels(snapshot.recording)
     tops = [lines[row["stack"]] for row in snapshot.timeline(0).top_stacks]
-    assert tops[:3] == ["forward dit.py:125", "forward dit.py:126", "forward dit.py:126"]
+    assert tops[:3] == ["forward dit.py:125 · softmax", "forward dit.py:126 · linear", "forward dit.py:126 · gelu"]
+
+
+@pytest.mark.parametrize(
+    ("name", "file", "operator"),
+    [
+        ("at::_ops::linear::call(at::Tensor const&, at::Tensor const&)", "??", "linear"),
+        ("at::_ops::add_Tensor::redispatch(c10::DispatchKeySet, at::Tensor const&)", "", "add"),
+        ("at::_ops::add__Tensor::call(at::Tensor&)", "", "add_"),
+        ("at::_ops::_softmax::call(at::Tensor const&, long, bool)", "", "softmax"),
+        ("at::_ops::sum_dim_IntList::call(at::Tensor const&)", "", "sum"),
+        ("at::_ops::native_layer_norm::call(at::Tensor const&)", "", "native_layer_norm"),
+        ("torch::autograd::generated::AddmmBackward0::apply(std::vector<at::Tensor>&&)", "", "AddmmBackward0"),
+        ("softmax", "/x/site-packages/torch/nn/functional.py", "softmax"),
+        ("_verify_batch_size", "/x/site-packages/torch/nn/functional.py", ""),
+        ("softmax", "/home/me/functional.py", ""),
+        ("torch::autograd::THPVariable_gelu(_object*, _object*, _object*)", "", "gelu"),
+        ("at::native::structured_bmm_out_cuda::impl(at::Tensor const&)", "", "bmm"),
+        ("at::native::reshape_symint(at::Tensor const&)", "", "reshape"),
+        ("at::TensorIteratorBase::build(at::TensorIteratorConfig&)", "", ""),
+    ],
+)
+def test_operators_of_frames(name: str, file: str, operator: str) -> None:
+    recording = SimpleNamespace(frames=pl.DataFrame({"name": [name], "filename": [file], "line": [1]}))
+    assert frame_operators.__wrapped__(recording).to_list() == [operator]  # type: ignore[attr-defined]
+
+
+def test_an_operator_is_named_where_it_tells_stacks_apart(snapshot_path: Path) -> None:
+    """Never for a line with one operator, and always inside the frame that names the stack."""
+    recording = corpus.loaded(snapshot_path).recording
+    places, operators, names = own_places(recording), stack_operators(recording), stack_names(recording)
+    words = frame_operators(recording)
+    of_line: dict[str, set[str]] = {}
+    for stack, (place, operator) in enumerate(zip(places, operators, strict=True)):
+        of_line.setdefault(place, set()).add(operator)
+        inside = recording.stack(stack)[: int(names.place[stack])]
+        if operator and ":" not in operator:
+            modules = {re.split(r"[\\/]", recording.frames["filename"][i])[-1].removesuffix(".py") for i in inside}
+            assert operator in {words[i] for i in inside} | modules
+    assert all(found == {""} or len(found) > 1 for found in of_line.values())
+
+
+def test_rows_of_one_line_have_names_of_their_own() -> None:
+    """Of the 31 stacks, the two moments of Adam and the two modules of one line."""
+    recording = recorded.load("oom_backward").recording
+    labels = stack_labels(recording).to_list()
+    assert labels.count("train scen.py:52 · adam.py:179") == labels.count("train scen.py:52 · adam.py:183") == 1
+    assert "forward models.py:30 · linear" in labels and "forward models.py:30 · activation" in labels
+    assert "forward models.py:12" in labels, "one operator, which tells nothing apart"
 
 
 def test_page_and_python_name_stacks_alike(snapshot_path: Path, report_of: Callable[..., Path]) -> None:
@@ -94,3 +146,8 @@ def test_page_and_python_name_stacks_alike(snapshot_path: Path, report_of: Calla
         assert len(columns[column]) == len(stacks)
         found = [stack[place - 1] if place else None for stack, place in zip(stacks, columns[column], strict=True)]
         assert found == [rows[frame] if frame >= 0 else None for frame in wanted]
+    assert [columns["operators"][i] for i in columns["stack_operator"]] == stack_operators(recording).to_list()
+    of_frame = dict(zip(rows, frame_operators(recording), strict=True))
+    found = [columns["operators"][i] for i in columns["frame_operator"]]
+    page = zip(columns["frame_name"], columns["frame_file"], columns["frame_line"], strict=True)
+    assert found == [of_frame[columns["filenames"][f], int(line), columns["names"][n]] for n, f, line in page]

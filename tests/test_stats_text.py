@@ -10,7 +10,7 @@ from cli import in_process as run
 from cli import on_loaded
 
 from snapreport.findings.run import findings
-from snapreport.timeline.own_code import own_lines
+from snapreport.timeline.operators import stack_labels
 
 NOISE = re.compile(r"torch::unwind|CapturedTraceback|c10::|_PyEval|PyObject_")
 
@@ -23,7 +23,7 @@ def test_findings_settings_and_stacks(telling_path: Path) -> None:
     for finding in findings(snapshot):
         if finding.kind != "advice":
             assert " ".join(finding.title.replace("`", "").split()) in words.replace("`", "")
-    lines = own_lines(snapshot.recording)
+    lines = stack_labels(snapshot.recording)
     shown = {timeline.device: timeline for timeline in map(snapshot.timeline, snapshot.devices) if timeline.peak_bytes}
     for timeline in shown.values():
         for row in timeline.top_stacks[:3]:

@@ -14,7 +14,8 @@ from snapreport.reading.recording import Recording
 from snapreport.sentence import Sentence, place_part, stack_part
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.modules import ModulePaths
-from snapreport.timeline.own_code import LAUNCHED_FROM, frame_line, own_frames, own_functions, own_lines
+from snapreport.timeline.operators import stack_labels
+from snapreport.timeline.own_code import frame_line, own_frames, own_functions, own_places
 
 MOST = 10
 """Rows of a breakdown that a finding has; the page has them all."""
@@ -69,8 +70,10 @@ class Names:
         return self._named(stack, self.functions[stack])
 
     def line(self, stack: int) -> str:
-        """``forward dit.py:83``, with `` from train.py:42`` where the program's own line only launched it."""
-        return self._named(stack, own_lines(self._recording)[stack])
+        """``forward dit.py:83``, with `` · linear`` where several operators of the line allocate, and with
+        `` from train.py:42`` where the program's own line only launched it.
+        """
+        return self._named(stack, stack_labels(self._recording)[stack])
 
     @cached_property
     def frames(self) -> np.ndarray:
@@ -79,7 +82,7 @@ class Names:
 
     def place(self, stack: int) -> str:
         """``forward dit.py:83``, without what launched it."""
-        return self._named(stack, own_lines(self._recording)[stack].partition(LAUNCHED_FROM)[0])
+        return self._named(stack, own_places(self._recording)[stack])
 
     def _named(self, stack: int, name: str) -> str:
         frame = int(self.frames[stack])

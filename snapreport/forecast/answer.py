@@ -33,7 +33,7 @@ from snapreport.forecast.largest_value import largest_range, largest_value
 from snapreport.forecast.prediction import DeviceFit
 from snapreport.forecast.remedies import Remedy, RemedySearch
 from snapreport.snapshot import Snapshot, load
-from snapreport.timeline.own_code import own_lines
+from snapreport.timeline.operators import stack_labels
 
 BATCH = "batch"
 """The name of the number whose growth one recording shows."""
@@ -162,7 +162,7 @@ def _line(fit: DeviceFit, own: int, event: int) -> str | None:
     """The line of the allocation that reaches a peak."""
     timeline = fit.whatifs[own].timeline
     found = timeline.allocations.filter(pl.col("alloc_event") == event)
-    return (own_lines(timeline.recording)[found["stack"][0]] or None) if len(found) else None
+    return (stack_labels(timeline.recording)[found["stack"][0]] or None) if len(found) else None
 
 
 def _other_requests(fit: DeviceFit) -> list[OtherRequests]:

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from snapreport.timeline.build import DeviceTimeline
-from snapreport.timeline.own_code import own_lines
+from snapreport.timeline.own_code import own_places
 
 LEAST_SHARE = 0.03
 """Of the bytes that a step requests: less may be a metric that is computed now and then. 44 programs of fixed shapes
@@ -35,7 +35,7 @@ def varying_line(timeline: DeviceTimeline) -> VaryingLine | None:
     if len(steps) < 3:
         return None
     first = steps["first_event"].to_numpy()
-    line = own_lines(timeline.recording)
+    line = own_places(timeline.recording)
     requests = timeline.allocations.select("stack", "size", "alloc_event").filter(
         pl.col("alloc_event").is_between(int(first[1]), int(steps["last_event"][-1]))
     )

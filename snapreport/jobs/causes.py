@@ -23,6 +23,8 @@ from snapreport.jobs.outliers import Outlier
 from snapreport.jobs.rows import Row
 from snapreport.jobs.slopes import fitted_lines
 from snapreport.jobs.stack_identity import EMPTY
+from snapreport.timeline.operators import SEPARATOR
+from snapreport.timeline.own_code import LAUNCHED_FROM
 
 EQUAL = 0.02
 """Two ratios are equal if they differ by less; sizes of one stack vary less between ranks of equal work."""
@@ -104,7 +106,8 @@ class Comparison:
 
     def named(self, pattern: re.Pattern[str]) -> np.ndarray:
         """Boolean: stacks with such a name in their lines."""
-        return np.array([bool(pattern.search(" ".join((s.name, s.file, *s.callers)))) for s in self.stacks], bool)
+        names = (" ".join((s.name.partition(SEPARATOR)[0], s.file, *s.callers)) for s in self.stacks)
+        return np.array([bool(pattern.search(name)) for name in names], bool)
 
     def explained(self, stacks: np.ndarray, without: np.ndarray | None = None) -> float:
         """The share of all changes, in either direction, that ``stacks`` (Boolean) have of the excess; ``without``: of
@@ -147,8 +150,8 @@ def _leak(compared: Comparison, outlier: Outlier) -> Cause | None:
 
 
 def _function(line: str) -> str:
-    """``forward dit.py`` of ``forward dit.py:83 from train.py:42``."""
-    return line.partition(" from ")[0].rpartition(":")[0]
+    """``forward dit.py`` of ``forward dit.py:83 · linear from train.py:42``."""
+    return line.partition(LAUNCHED_FROM)[0].partition(SEPARATOR)[0].rpartition(":")[0]
 
 
 def _larger(compared: Comparison) -> Cause | None:

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from snapreport.contracts import plain
 from snapreport.findings.diff import DeviceDiff, SnapshotDiff
+from snapreport.findings.diff_cause import cause_of
 from snapreport.findings.snapshot_series import DeviceSeries, SnapshotSeries, series_rows
 from snapreport.number_format import bytes_text
 from snapreport.packing.columns import Column
@@ -105,9 +106,11 @@ class Comparison:
                 lines.append(f"Only the {side} snapshot has device {', '.join(map(str, devices))}.")
         for device in result.devices:
             peak, functions = device.moments[0], device.functions[0]
+            cause = cause_of(result, device)
             text = sentence(
-                "{}: the peak went from {} to {} ({}).",
+                "{}: {} peak went from {} to {} ({}).",
                 _name(device),
+                f"{cause} The" if cause else "the",
                 bytes_part(peak.before_bytes),
                 bytes_part(peak.after_bytes),
                 signed(peak.after_bytes - peak.before_bytes),

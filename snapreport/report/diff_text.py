@@ -6,6 +6,7 @@ import polars as pl
 
 from snapreport import terminal
 from snapreport.findings.diff import DeviceDiff, Moment, SnapshotDiff
+from snapreport.findings.diff_cause import cause_of
 from snapreport.findings.live import names_of
 from snapreport.findings.snapshot_series import FEWEST, DeviceSeries, SnapshotSeries
 from snapreport.number_format import bytes_text, plural, share_text
@@ -26,6 +27,8 @@ def diff_text(result: SnapshotDiff) -> str:
     lines += [f"moved or renamed: {old} → {new}" for old, new in sorted(result.matching.renamed.items())]
     for device in result.devices:
         lines += ["", device_names(device.before.kind, (device.before.device, device.after.device))]
+        cause = cause_of(result, device)
+        lines += [f"  {cause}"] * bool(cause)
         lines += [f"  {_moment(moment)}" for moment in device.moments[:2]]
         reserved = [int(timeline.reserved.max()) for timeline in (device.before, device.after)]
         lines += [f"  {_moment(Moment('peak reserved', -1, -1, *reserved))}"] * any(reserved)

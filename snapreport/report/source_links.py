@@ -18,6 +18,7 @@ from snapreport.reading.recorder_metadata import RecorderMetadata
 from snapreport.reading.recording import Recording
 from snapreport.report.recorder_facts import recorded_commit, repository_url
 from snapreport.timeline.modules import ARROW
+from snapreport.timeline.operators import SEPARATOR
 from snapreport.timeline.own_code import LAUNCHED_FROM, frame_lines, own_code
 
 CALLED_BY = " ← "
@@ -34,7 +35,7 @@ _NAMED = re.compile(r"\{([^{}]*)\}")
 # Characters that must be escaped in a URL, and parentheses, which would end a link in Markdown.
 _FORBIDDEN = re.compile(r"[\s<>\"'`|\\^()\x00-\x1f\x7f]")
 _ABSOLUTE = re.compile(r"/|[A-Za-z]:/")
-BETWEEN = (LAUNCHED_FROM, CALLED_BY, ARROW)
+BETWEEN = (SEPARATOR, LAUNCHED_FROM, CALLED_BY, ARROW)
 """The separators between the lines of one name."""
 _BETWEEN = re.compile(f"({'|'.join(map(re.escape, BETWEEN))})")
 _NOT_OWN = {"..", ".", "", "site-packages", "dist-packages"}

@@ -10,7 +10,7 @@ import polars as pl
 from snapreport import terminal
 from snapreport.contracts.stats import MatchedStack, Matches
 from snapreport.search.evaluate import Searcher
-from snapreport.timeline.own_code import own_lines
+from snapreport.timeline.operators import stack_labels
 
 TOP = 10
 _SUMS = ("bytes_at_peak", "count_at_peak", "bytes", "count")
@@ -37,7 +37,7 @@ def device_matches(searcher: Searcher, query: str) -> Matches:
         .sort(["bytes_at_peak", "bytes", "stack"], descending=[True, True, False])
         .head(TOP)
     )
-    names = own_lines(timeline.recording)
+    names = stack_labels(timeline.recording)
     return Matches(
         count=len(rows),
         bytes=int(rows["size"].sum()),

@@ -92,18 +92,18 @@ def own_functions(recording: Recording) -> pl.Series:
 
 
 @memoize
-def own_lines(recording: Recording) -> pl.Series:
-    """String per stack: "function file.py:12" of the frame that names it, then " from train.py:42" if that line only
-    launched it; "" for an empty stack.
-    """
-    names = stack_names(recording)
-    lines = _of_stacks(frame_lines(recording), names.frame)
+def own_places(recording: Recording) -> pl.Series:
+    """String per stack: "function file.py:12" of the frame that names it; "" for an empty stack."""
+    return _of_stacks(frame_lines(recording), own_frames(recording)).alias("place")
+
+
+@memoize
+def launched_from(recording: Recording) -> pl.Series:
+    """String per stack: " from train.py:42" if that line only launched the frame that names it, else ""."""
     files = recording.frames.select(t=pl.concat_str([_base_name(), pl.lit(":"), pl.col("line")]))["t"]
-    callers = _of_stacks(files, names.launcher)
-    text = pl.select(
-        pl.when(callers == "").then(lines).otherwise(pl.concat_str([lines, pl.lit(LAUNCHED_FROM), callers]))
-    )
-    return text.to_series().alias("line")
+    callers = _of_stacks(files, stack_names(recording).launcher)
+    text = pl.select(pl.when(callers == "").then(callers).otherwise(pl.concat_str([pl.lit(LAUNCHED_FROM), callers])))
+    return text.to_series().alias("launched_from")
 
 
 @memoize

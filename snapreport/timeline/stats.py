@@ -14,7 +14,7 @@ from snapreport.contracts.stats import DeviceStats, FileStats, StackAtPeak
 from snapreport.contracts.values import Frame
 from snapreport.reading.recording import Recording
 from snapreport.timeline.interface import Timeline
-from snapreport.timeline.own_code import own_lines
+from snapreport.timeline.operators import stack_labels
 from snapreport.timeline.recording_gaps import lost_peaks
 
 
@@ -38,7 +38,7 @@ def stacks_at(allocations: pl.DataFrame, position: int) -> pl.DataFrame:
 def device_stats(timeline: Timeline) -> DeviceStats:
     """The entry of a device, without findings."""
     allocations, allocated, reserved = timeline.allocations, timeline.allocated, timeline.reserved
-    names = own_lines(timeline.recording)
+    names = stack_labels(timeline.recording)
     return DeviceStats(
         device=timeline.device,
         kind=timeline.kind,

@@ -5,7 +5,7 @@ import { brotliNow } from '../src/data/brotli'
 import { DecodedBlob, type Dtype } from '../src/data/columns'
 import { lifetimes } from '../src/data/device'
 import { ascending, complete, setTimes } from '../src/data/on-demand'
-import { readStacks } from '../src/data/stacks'
+import { distinctEnds, readStacks } from '../src/data/stacks'
 import { encodeBase85, encodeBlob, encodeText } from './encode'
 import { info, random } from './trace'
 
@@ -140,6 +140,9 @@ test('stacks come out of front coding innermost first', () => {
       { name: 'frame_name', dtype: 'u32', values: [0, 1, 2, 3] },
       { name: 'frame_line', dtype: 'i32', values: [1, 2, 0, 4] },
       { name: 'frame_flags', dtype: 'u8', values: [2, 2, 1, 2] },
+      { name: 'operators', dtype: 'json', values: ['', 'linear', 'softmax'] },
+      { name: 'frame_operator', dtype: 'u32', values: [1, 0, 2, 0] },
+      { name: 'stack_operator', dtype: 'u32', values: [0, 0, 1, 0, 2, 0] },
       { name: 'stack_lcp', dtype: 'u32', values: [0, 0, 1, 2, 1, 0] },
       { name: 'stack_length', dtype: 'u32', values: [0, 1, 2, 3, 2, 1] },
       { name: 'stack_name', dtype: 'u32', values: [0, 1, 1, 2, 1, 1] },
@@ -169,5 +172,20 @@ test('stacks come out of front coding innermost first', () => {
     [0, 1, 2, 3, 4].map((s) => stacks.launcher(s)?.name ?? null),
     [null, null, 'a', null, 'a'],
   )
+  assert.deepEqual(
+    [0, 2, 4].map((s) => stacks.operator(s)),
+    ['', 'linear', 'softmax'],
+  )
+  assert.deepEqual(
+    stacks.frames(3).map((f) => f.operator),
+    ['softmax', '', ''],
+    'of C++ frames alone',
+  )
   assert.throws(() => stacks.frames(6), RangeError)
+})
+
+test('a file is called by as few last parts of its path as tell it from the others', () => {
+  assert.deepEqual(distinctEnds(['/a/b/m.py', '/a/b/n.py', 'C:\\x\\o.py', '']), ['m.py', 'n.py', 'o.py', ''])
+  assert.deepEqual(distinctEnds(['/a/b/m.py', '/a/c/m.py', 'm.py']), ['b/m.py', 'c/m.py', 'm.py'])
+  assert.deepEqual(distinctEnds(['/x/b/m.py', '/y/b/m.py', 'p.py']), ['x/b/m.py', 'y/b/m.py', 'p.py'])
 })

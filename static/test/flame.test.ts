@@ -4,7 +4,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { DeviceData, Frame, StackTrie } from '../src/data/model'
 import { foldedText, NO_STACK, speedscopeJson } from '../src/flame/export'
-import { type Cell, cellAt, childrenOf, layoutFlame, weightOf } from '../src/flame/layout'
+import { type Cell, cellAt, childrenOf, firstBranch, layoutFlame, weightOf } from '../src/flame/layout'
 import { type PathOptions, Paths } from '../src/flame/paths'
 import { FlameTree, type Node } from '../src/flame/tree'
 import { weigh } from '../src/flame/weigh'
@@ -29,6 +29,8 @@ function randomStacks(count: number, deep: number, r: () => number): Made {
     noise: i % 11 === 0,
     python: true,
     library: false,
+    operator: '',
+    file: '',
   }))
   const frameOf: number[] = []
   const caller: number[] = []
@@ -253,9 +255,19 @@ test('a layout loses nothing, whatever is folded, focused or narrow', () => {
   }
 })
 
+const pythonFrame = (name: string): Frame => ({
+  name,
+  filename: 'm.py',
+  line: 1,
+  noise: false,
+  python: true,
+  library: false,
+  operator: '',
+  file: '',
+})
+
 test('chains fold into one cell, and open one by one', () => {
-  const frames = (names: string): Frame[] =>
-    Array.from(names, (name) => ({ name, filename: 'm.py', line: 1, noise: false, python: true, library: false }))
+  const frames = (names: string): Frame[] => Array.from(names, pythonFrame)
   const stacks = ['abcdef', 'abcdeg', 'abx'].map(frames)
   const trie = trieOf(stacks)
   const paths = new Paths(trie, Int32Array.of(0, 1, 2), { root: 'root', merge: 'function', noise: false })
@@ -279,11 +291,51 @@ test('chains fold into one cell, and open one by one', () => {
   assert.equal(words([chain], 'all'), words([], 'none'))
 })
 
+test('a chain folds past branches of less than 2%, which stay in sight as one cell', () => {
+  const frames = (names: string): Frame[] => Array.from(names, pythonFrame)
+  const stacks = ['abcdef', 'abcdeg', 'abx', 'abcy', 'abc'].map(frames)
+  const paths = new Paths(trieOf(stacks), Int32Array.of(0, 1, 2, 3, 4), {
+    root: 'root',
+    merge: 'function',
+    noise: false,
+  })
+  const treeOf = (sizes: number[]): FlameTree => {
+    const data = {
+      ...randomData(0, 1, random(1)),
+      N: 5,
+      start: Int32Array.of(1, 1, 1, 1, 1),
+      end: Int32Array.of(9, 9, 9, 9, 9),
+      size: Float64Array.from(sizes),
+      stack: Uint32Array.of(0, 1, 2, 3, 4),
+    }
+    return new FlameTree(paths, weigh(data, 5, 'live', 4, 0, null))
+  }
+  const words = (tree: FlameTree, open: Node[] = []): string =>
+    layoutFlame(tree, tree.top, { chains: 'outer', open, least: 0 })
+      .cells.map((c) => `${c.kind[0]}${c.frames > 1 ? c.frames : ''}${c.depth}:${c.value}`)
+      .join(' ')
+  const tree = treeOf([600, 385, 5, 4, 6])
+  assert.equal(words(tree), 'a0:1000 c44:1000 f5:985 m34:15 f6:600 f6:385', 'x, y and the end at c are 15 of 1,000')
+  const opened = [tree.nodeOf(0, 4)!]
+  assert.match(words(tree, opened), /^a0:1000 f1:1000 f2:1000 f3:995 f3:5 /)
+  const wider = treeOf([600, 350, 30, 20, 0])
+  assert.equal(words(wider), 'a0:1000 f1:1000 f2:1000 f3:970 f3:30 f4:950 f4:20 o3:0 f5:950 f6:600 f6:350')
+})
+
 test('C++ frames in a row fold into one cell until it is opened, and the program stays', () => {
   const frames = (names: string): Frame[] =>
     Array.from(names, (name) => {
       const python = name < 'n'
-      return { name, filename: python ? 'm.py' : '', line: 1, noise: false, python, library: false }
+      return {
+        name,
+        filename: python ? 'm.py' : '',
+        line: 1,
+        noise: false,
+        python,
+        library: false,
+        operator: '',
+        file: '',
+      }
     })
   const stacks = ['abxyz', 'abxyw', 'acnop'].map(frames)
   const paths = (root: 'root' | 'leaf'): Paths =>
@@ -318,6 +370,8 @@ test('a cell says its line where all stacks run through one', () => {
     noise: false,
     python: true,
     library: false,
+    operator: '',
+    file: '',
   })
   const stacks = [
     [at(4), at(9)],
@@ -438,7 +492,7 @@ test('text is cut to its room, and read on every colour', () => {
     }
   }
   const origin = (filename: string, name = 'f'): string =>
-    originOf({ filename, name, line: 1, noise: false, python: true, library: false })
+    originOf({ filename, name, line: 1, noise: false, python: true, library: false, operator: '', file: '' })
   assert.equal(origin('/x/lib/python3.11/site-packages/torch/nn/functional.py'), 'torch')
   assert.equal(origin('/usr/lib/python3.11/runpy.py'), 'python')
   assert.equal(origin('/home/me/train.py'), '/home/me/train.py')
@@ -475,3 +529,50 @@ function trieOf(stacks: Frame[][]): StackTrie {
     frame: (frame) => frames[frame],
   }
 }
+
+test('callers and callees of a function: every stack with it once, from its outermost call on', () => {
+  for (const { made, options, r } of cases()) {
+    const middle = made.trie.frameOf[Math.floor(r() * made.trie.frameOf.length)]
+    const name = label(made.trie.frame(middle), options)
+    const paths = new Paths(made.trie, Int32Array.from(made.stacks.keys()), { ...options, middle })
+    const expected = new Map<number, string[]>()
+    made.stacks.forEach((stack, i) => {
+      const path = pathOf(stack, options)
+      const at = options.root === 'leaf' ? path.lastIndexOf(name) : path.indexOf(name)
+      if (at >= 0) expected.set(i, path.slice(at))
+    })
+    assert.deepEqual([...paths.stack].sort(), [...expected.keys()].sort())
+    for (let row = 0; row < paths.rows; row++) {
+      const stack = paths.stack[row]
+      const path = Array.from({ length: paths.length(row) }, (_, depth) =>
+        label(made.trie.frame(paths.frameOfKey[paths.key(row, depth)]), options),
+      )
+      assert.deepEqual(path, expected.get(stack))
+      for (let depth = 1; depth <= path.length; depth++) {
+        const recorded = paths.recordedAt(stack, depth)
+        assert.equal(label(made.stacks[stack].at(-1 - recorded)!, options), path[depth - 1])
+        assert.equal(paths.depthAt(stack, recorded), depth)
+      }
+    }
+  }
+})
+
+test('the first row that branches is the first with two cells worth seeing', () => {
+  const stacks = ['abcd', 'abce', 'x'].map((names) => Array.from(names, pythonFrame))
+  const paths = new Paths(trieOf(stacks), Int32Array.of(0, 1, 2), { root: 'root', merge: 'function', noise: false })
+  const branchOf = (sizes: number[]): number => {
+    const data = {
+      ...randomData(0, 1, random(1)),
+      N: 3,
+      start: Int32Array.of(1, 1, 1),
+      end: Int32Array.of(9, 9, 9),
+      size: Float64Array.from(sizes),
+      stack: Uint32Array.of(0, 1, 2),
+    }
+    const tree = new FlameTree(paths, weigh(data, 3, 'live', 4, 0, null))
+    return firstBranch(layoutFlame(tree, tree.top, { chains: 'none', open: [], least: 0 }))
+  }
+  assert.equal(branchOf([500, 499, 1]), 4)
+  assert.equal(branchOf([500, 300, 200]), 1)
+  assert.equal(branchOf([999, 0, 1]), 0)
+})

@@ -1,12 +1,16 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
+import type { DeviceData } from '../src/data/model'
 import { csvLine, fileName } from '../src/ui/download'
 import { ScrollMap } from '../src/ui/scroll-map'
 import { allocationOf, ALLOC, indexEvents, listed, OTHER, REQUEST, UNKNOWN } from '../src/views/events/event-index'
 import { readPlace } from '../src/views/events/events-tools'
-import { quoted } from '../src/views/table/grouping'
+import { quoted } from '../src/search/grammar'
+import type { Groups } from '../src/views/table/grouping'
 import { countEmpty, inOrder, keysOf, keysOfWords, NONE, ranksOf } from '../src/views/table/order'
+import { rangeOf, sumsInRange } from '../src/views/table/range'
 import { RowPlan } from '../src/views/table/row-plan'
+import { mainCategories } from '../src/views/table/sums'
 import { info, random, randomDevice } from './trace'
 
 test('sorting is that of numbers, keeps ties in order, and puts missing values last either way', () => {
@@ -244,4 +248,70 @@ test('places that readers type', () => {
   )
   for (const text of ['', 'x', '1.5', 's', '1 parsec']) assert.equal(typeof readPlace(text, data), 'string')
   assert.equal(readPlace('1 s', { n: 5, clockUs: null }), 'this report holds no times')
+})
+
+test('a range sums what its events allocate and free, and the most that each group holds in it', () => {
+  for (let seed = 1; seed <= 20; seed++) {
+    const r = random(seed)
+    const shape = { events: 120, older: 6, stacks: 3, alloc: 0.5, size: () => Math.floor(1 + r() * 1000) }
+    const data = randomDevice(shape, seed)
+    const groups = { count: 4, of: Uint8Array.from({ length: data.N }, () => Math.floor(r() * 4)) } as unknown as Groups
+    const mask = seed % 2 ? null : Uint8Array.from({ length: data.N }, () => (r() < 0.7 ? 1 : 0))
+    const first = Math.floor(r() * data.n)
+    const last = first + Math.floor(r() * (data.n - first))
+    const sums = sumsInRange(data, groups, mask, { first, last })
+    const all = (from: number, to: number, of: (position: number) => number): number =>
+      Math.max(...Array.from({ length: to - from + 1 }, (_, i) => of(from + i)))
+    const held = (position: number, passes: (id: number) => boolean): number => {
+      let bytes = 0
+      for (let id = 0; id < data.N; id++)
+        if ((!mask || mask[id]) && passes(id) && data.start[id] <= position && data.end[id] > position)
+          bytes += data.size[id]
+      return bytes
+    }
+    const sum = (passes: (id: number) => boolean): number[] => {
+      const ids = Array.from({ length: data.N }, (_, id) => id).filter((id) => (!mask || mask[id]) && passes(id))
+      return [ids.length, ids.reduce((bytes, id) => bytes + data.size[id], 0)]
+    }
+    for (let group = 0; group < 4; group++) {
+      const of = (id: number): boolean => groups.of[id] === group
+      const born = sum((id) => of(id) && data.start[id] - 1 >= first && data.start[id] - 1 <= last)
+      const died = sum((id) => of(id) && data.end[id] < data.P && data.end[id] - 1 >= first && data.end[id] - 1 <= last)
+      assert.deepEqual([sums.births[group], sums.allocated[group]], born)
+      assert.deepEqual([sums.frees[group], sums.freed[group]], died)
+      assert.equal(
+        sums.peak[group],
+        all(first, last + 1, (position) => held(position, of)),
+      )
+    }
+    assert.equal(
+      sums.peakOfAll,
+      all(first, last + 1, (position) => held(position, () => true)),
+    )
+  }
+})
+
+test('a window means the whole events in it', () => {
+  const ten = info({ events: 10 })
+  assert.deepEqual(rangeOf(ten, null), { first: 0, last: 9 })
+  assert.deepEqual(rangeOf(ten, [2.5, 6.5]), { first: 3, last: 6 })
+  assert.deepEqual(rangeOf(ten, [-1, 20]), { first: 0, last: 9 })
+  assert.deepEqual(rangeOf(ten, [2.2, 2.4]), { first: 3, last: 3 }, 'at least one')
+})
+
+test('the category of a group is that of most of its bytes at the peak, else of all', () => {
+  const data = {
+    N: 4,
+    start: Int32Array.of(1, 1, 5, 5),
+    end: Int32Array.of(9, 9, 9, 9),
+    size: Float64Array.of(5, 7, 100, 1),
+    category: Uint8Array.of(2, 1, 0, 1),
+    info: { categories: ['a', 'b', 'c'], peakEvent: 1 },
+  } as unknown as DeviceData
+  const main = (of: number[], mask: Uint8Array | null = null): number[] => [
+    ...mainCategories(data, { count: 3, of } as unknown as Groups, mask),
+  ]
+  assert.deepEqual(main([0, 0, 0, 1]), [1, 1, -1], '7 bytes of b at the peak, 100 of a later')
+  assert.deepEqual(main([0, 0, 1, 1]), [1, 0, -1])
+  assert.deepEqual(main([0, 0, 1, 1], Uint8Array.of(1, 0, 0, 1)), [2, 1, -1])
 })

@@ -9,7 +9,7 @@ import { tracksOf } from '../steps/spans'
 import { stepsOf } from '../steps/steps'
 import { copyButton, h } from '../ui/dom'
 import { formatShare, plural } from '../ui/format'
-import { describeFrame, describeMoment, describeSpan } from '../views/shared/describe'
+import { describeMoment, describeSpan, nameOfStack } from '../views/shared/describe'
 import type { Scene } from '../views/shared/scene'
 import { nameOf } from '../views/timeline/span-text'
 
@@ -134,12 +134,11 @@ function livedOf(data: DeviceData, id: number): string {
 function neighbour(scene: Scene, id: number, links: Links, none: string): Node | string {
   if (id < 0) return none
   const data = scene.data!
-  const top = scene.stacks?.top(data.stack[id])
   return h(
     'span',
     {},
     allocationLink(scene, id, links),
-    h('span', { class: 'soft' }, ` ${top ? describeFrame(top) : 'no stack trace'}`),
+    h('span', { class: 'soft' }, ` ${scene.stacks ? nameOfStack(scene.stacks, data.stack[id]) : ''}`),
   )
 }
 

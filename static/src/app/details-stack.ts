@@ -11,7 +11,7 @@ import { foldedStack } from '../ui/folded-stack'
 import { formatShare, plural } from '../ui/format'
 import { stackText } from '../ui/stack-list'
 import type { Store } from '../ui/state'
-import { describeFrame, framesLine } from '../views/shared/describe'
+import { framesLine, nameOfStack } from '../views/shared/describe'
 import type { Scene } from '../views/shared/scene'
 import { WithoutButton } from '../views/shared/controls'
 import { allocationLink, type Links, type Siblings, siblingsOf } from './details-rows'
@@ -91,8 +91,7 @@ function othersPart(store: Store, data: DeviceData, stacks: Stacks, { mask, quer
   const when = of === 'live' ? (position === data.info.peakEvent + 1 ? ' at the peak' : ' at this moment') : ''
   const list = h('ol', { class: 'sibling-list' })
   for (const share of others.slice(0, OTHERS_SHOWN)) {
-    const top = share.stack > 0 ? stacks.top(share.stack) : null
-    const label = `${formatBytes(share[of])}  ${top ? describeFrame(top) : 'no stack trace'}`
+    const label = `${formatBytes(share[of])}  ${nameOfStack(stacks, share.stack)}`
     const go = () => store.set({ stack: share.stack })
     const title = framesLine(stacks, share.stack) ?? ''
     list.append(h('li', {}, h('button', { type: 'button', class: 'link', title, onclick: go }, label)))

@@ -6,7 +6,7 @@ import { formatBytes, formatBytesExact, formatCount } from '../layout/format'
 import type { Matches } from '../search/matches'
 import { copyButton, fill, h } from '../ui/dom'
 import type { Store } from '../ui/state'
-import { describeFrame } from '../views/shared/describe'
+import { nameOfStack } from '../views/shared/describe'
 import type { Scene } from '../views/shared/scene'
 import { oomDetails, oomTitle } from './details-oom'
 import { factsList, type Links, rowsOf } from './details-rows'
@@ -116,9 +116,8 @@ export class DetailsPanel {
     if (kind === 'stack') {
       if (stack! >= stacks.count)
         return words('No such stack', `This report has ${formatCount(stacks.count)} stacks: #${stack} does not exist.`)
-      const top = stacks.top(stack!)
       return {
-        title: top ? describeFrame(top) : 'No stack trace recorded',
+        title: stacks.top(stack!) ? nameOfStack(stacks, stack!) : 'No stack trace recorded',
         label: 'Stack trace',
         swatch: null,
         parts: stackDetails(parts, scene, data, stacks, matches()),

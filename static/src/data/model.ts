@@ -94,6 +94,10 @@ export interface Frame extends FrameJson {
   python: boolean
   /** In code that the reader did not write: installed packages, PyTorch, Python's own. */
   library: boolean
+  /** Of C++: the operator that it stands for, "linear" of at::_ops::linear::call; '' for none, and for Python. */
+  operator: string
+  /** The end of the file's path that no other file of the report has: "dit.py". */
+  file: string
   fx?: Record<string, unknown>
   /** Web address of the line, where the recorder noted the commit. */
   address?: string
@@ -129,6 +133,8 @@ export interface Stacks {
   top(stack: number): Frame | null
   /** The program's own line that launched what `top` is; null where that is the program's own. */
   launcher(stack: number): Frame | null
+  /** What tells a stack from others of its line: "linear"; '' where nothing needs to. */
+  operator(stack: number): string
 }
 
 export type Axis = 'event' | 'time'

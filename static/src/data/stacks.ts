@@ -31,7 +31,11 @@ export function readStacks(blob: DecodedBlob): Stacks {
     leaf[s] = length[s] > 0 ? path[length[s] - 1] : NONE
   }
   if (node !== caller.length) throw new Error(`the stacks name ${node} frames, the report holds ${caller.length}`)
-  const named = { frame: blob.u32('stack_name'), launcher: blob.u32('stack_launcher') }
+  const named = {
+    frame: blob.u32('stack_name'),
+    launcher: blob.u32('stack_launcher'),
+    operator: blob.u32('stack_operator'),
+  }
   return new StackTable(new FrameTable(blob), frameOf, caller, leaf, named)
 }
 
@@ -53,6 +57,23 @@ function framesOfNodes(blob: DecodedBlob): Int32Array {
   return frameOf
 }
 
+/** Of each path, as few of its last parts as no other path ends in: what tells files apart without filling the line. */
+export function distinctEnds(paths: readonly string[]): string[] {
+  const ends = paths.map((path) => path.split(/[\\/]/).pop()!)
+  for (let parts = 2; ; parts++) {
+    const same = new Map<string, number>()
+    for (const end of ends) same.set(end, (same.get(end) ?? 0) + 1)
+    let isLonger = false
+    paths.forEach((path, i) => {
+      if (same.get(ends[i]) === 1) return
+      const end = path.split(/[\\/]/).slice(-parts).join('/')
+      if (end !== ends[i]) isLonger = true
+      ends[i] = end
+    })
+    if (!isLonger) return ends
+  }
+}
+
 /** Frames become objects when first requested: most stacks are never opened. */
 class FrameTable {
   private readonly cache: (Frame | undefined)[] = []
@@ -62,6 +83,9 @@ class FrameTable {
   readonly name: Uint32Array
   readonly line: Int32Array
   readonly flags: Uint8Array
+  readonly operators: string[]
+  private readonly operator: Uint32Array
+  private readonly files: string[]
   private readonly fx: Record<string, Record<string, unknown>>
   private readonly address: LineAddress
 
@@ -72,6 +96,9 @@ class FrameTable {
     this.name = blob.u32('frame_name')
     this.line = blob.i32('frame_line')
     this.flags = blob.u8('frame_flags')
+    this.operators = blob.json('operators')
+    this.operator = blob.u32('frame_operator')
+    this.files = distinctEnds(this.filenames)
     this.fx = blob.has('frame_fx') ? blob.json('frame_fx') : {}
     this.address = lineAddress(blob.has('source_links') ? blob.json('source_links') : [])
   }
@@ -89,7 +116,10 @@ class FrameTable {
         noise: (this.flags[id] & NOISE) !== 0,
         python: (this.flags[id] & PYTHON) !== 0,
         library: (this.flags[id] & LIBRARY) !== 0,
+        operator: '',
+        file: this.files[this.file[id]],
       }
+      if (!frame.python) frame.operator = this.operators[this.operator[id]]
       const fx = this.fx[id]
       if (fx) frame.fx = fx
       const address = this.address(filename, line, frame.python && !frame.noise && !frame.library)
@@ -108,8 +138,15 @@ class StackTable implements Stacks {
     private readonly frameOf: Int32Array,
     private readonly caller: Int32Array,
     private readonly leaf: Int32Array,
-    /** Places in the stacks, 1 the innermost and 0 none; computed in snapreport/timeline/own_code.py alone. */
-    private readonly named: { readonly frame: Uint32Array; readonly launcher: Uint32Array },
+    /**
+     * Places in the stacks, 1 the innermost and 0 none, and indices of operators; computed in
+     * snapreport/timeline/own_code.py and operators.py alone.
+     */
+    private readonly named: {
+      readonly frame: Uint32Array
+      readonly launcher: Uint32Array
+      readonly operator: Uint32Array
+    },
   ) {
     this.count = leaf.length
   }
@@ -140,6 +177,10 @@ class StackTable implements Stacks {
 
   launcher(stack: number): Frame | null {
     return this.frameAt(stack, this.named.launcher[stack])
+  }
+
+  operator(stack: number): string {
+    return this.table.operators[this.named.operator[stack]] ?? ''
   }
 
   private frameAt(stack: number, place: number): Frame | null {

@@ -14,6 +14,11 @@ export interface PathOptions {
   merge: Merge
   /** Keep the frames of the interpreter loop, the dispatcher and the unwinder. */
   noise: boolean
+  /**
+   * Only stacks with this frame, or one that merges with it, from its outermost call on: inwards where the tree starts at the
+   * outermost frame, outwards where it starts at the innermost. Null: all of every stack.
+   */
+  middle?: number | null
 }
 
 /** Shorter runs are sorted by comparing whole paths. */
@@ -34,6 +39,8 @@ export class Paths {
   private readonly frames: Int32Array
   private readonly keyOf: Int32Array
   private readonly from: Int32Array
+  /** The key that every path begins with; -1: any. */
+  private readonly middle: number
 
   /** used: the stacks that matter, ascending. Takes some 100 ms for 50,000 stacks of 100 frames. */
   constructor(
@@ -45,7 +52,11 @@ export class Paths {
     this.frameOfKey = frameOfKey
     this.hidden = Uint8Array.from(keyOf, (_, frame) => (options.noise || !trie.isNoise(frame) ? 0 : 1))
     this.keyOf = keyOf
-    const { frames, from } = pathsOf(trie, this.hidden, used, options.root)
+    this.middle = options.middle == null ? -1 : keyOf[options.middle]
+    const whole = pathsOf(trie, this.hidden, used, options.root)
+    const cut = this.middle < 0 ? { ...whole, used } : cutAt(whole, used, keyOf, this.middle, options.root)
+    const { frames, from } = cut
+    used = cut.used
     const keys = frames.map((frame) => keyOf[frame])
     const order = sorted(keys, from)
     const rows = used.length
@@ -123,8 +134,42 @@ export class Paths {
     for (let node = trie.leaf[stack]; node >= 0; node = trie.caller[node], recorded++) {
       if (!hidden[trie.frameOf[node]]) seen.push(recorded)
     }
-    return seen.length === 0 && recorded > 0 ? [0] : seen
+    if (seen.length === 0 && recorded > 0) seen.push(0)
+    if (this.middle < 0) return seen
+    const frames = this.framesOf(stack)
+    let at = seen.length - 1
+    while (at >= 0 && this.keyOf[frames[seen[at]]] !== this.middle) at--
+    return this.options.root === 'leaf' ? seen.slice(Math.max(0, at)) : seen.slice(0, at + 1)
   }
+
+  /** Innermost first. */
+  private framesOf(stack: number): number[] {
+    const { leaf, caller, frameOf } = this.trie
+    const frames: number[] = []
+    for (let node = leaf[stack]; node >= 0; node = caller[node]) frames.push(frameOf[node])
+    return frames
+  }
+}
+
+/** The paths that contain a key, from its outermost call on. */
+function cutAt(
+  { frames, from }: { frames: Int32Array; from: Int32Array },
+  used: Int32Array,
+  keyOf: Int32Array,
+  key: number,
+  root: Root,
+): { frames: Int32Array; from: Int32Array; used: Int32Array } {
+  const [kept, bounds, stacks]: number[][] = [[], [0], []]
+  for (let path = 0; path < used.length; path++) {
+    const whole = frames.subarray(from[path], from[path + 1])
+    const keys = whole.map((frame) => keyOf[frame])
+    const at = root === 'leaf' ? keys.lastIndexOf(key) : keys.indexOf(key)
+    if (at < 0) continue
+    for (let i = at; i < whole.length; i++) kept.push(whole[i])
+    bounds.push(kept.length)
+    stacks.push(used[path])
+  }
+  return { frames: Int32Array.from(kept), from: Int32Array.from(bounds), used: Int32Array.from(stacks) }
 }
 
 /** A key for every frame, equal where frames merge. */

@@ -295,3 +295,8 @@ function partners(text: string): Map<number, number> {
   }
   return partner
 }
+
+/** A value as a query takes it. */
+export function quoted(value: string): string {
+  return /^[\w-]+$/.test(value) ? value : `"${value.replaceAll('"', '""')}"`
+}

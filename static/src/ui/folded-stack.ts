@@ -6,7 +6,7 @@ import { isOwn } from '../data/own-frames'
 import type { SourceLines } from '../data/source-links'
 import { formatCount } from '../layout/format'
 import { h } from './dom'
-import { plural, shortName, shortPath } from './format'
+import { plural, shortName } from './format'
 import { frameItem } from './stack-list'
 
 /** More own frames than this in a row are folded too: recursion, and frameworks that live in the program's folder. */
@@ -111,5 +111,5 @@ function nameOf(run: readonly Frame[]): string {
   const frame = run.find((one) => one.python && !one.noise) ?? run.find((one) => !one.noise)
   if (!frame) return ''
   const place = frame.filename && frame.filename !== '??' && frame.line > 0
-  return `${shortName(frame.name)}${place ? ` ${shortPath(frame.filename)}:${frame.line}` : ''}`
+  return `${shortName(frame.name)}${place ? ` ${frame.file}:${frame.line}` : ''}`
 }

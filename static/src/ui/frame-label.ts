@@ -29,8 +29,10 @@ export function writeFrameLabel(label: HTMLElement, text: string, before = ''): 
     part.hidden = words === ''
   })
   const [, place] = parts
-  const letters = place.length - place.lastIndexOf('/')
-  elements[1].style.minWidth = `min(${(LETTER_CH * letters).toFixed(1)}ch, 60%)`
+  const folder = place.lastIndexOf('/') + 1
+  // A file without a folder has nothing to lose before the function.
+  top.classList.toggle('plain', folder === 0)
+  elements[1].style.minWidth = folder > 0 ? `min(${(LETTER_CH * (place.length - folder + 1)).toFixed(1)}ch, 60%)` : ''
 }
 
 /** The texts of PARTS, which together are the text. */

@@ -3,7 +3,7 @@
 import type { Frame } from '../data/model'
 import type { SourceLines } from '../data/source-links'
 import { h } from './dom'
-import { plural, shortPath } from './format'
+import { plural } from './format'
 
 export function stackList(
   frames: readonly Frame[],
@@ -44,7 +44,7 @@ export function stackList(
 /** A frame with its place and, where the report holds them, the lines around it. */
 export function frameItem(frame: Frame, source: SourceLines | null): HTMLElement {
   const place = placeOf(frame, frame.filename)
-  const short = placeOf(frame, shortPath(frame.filename))
+  const short = placeOf(frame, frame.file)
   const item = h(
     'li',
     { class: frame.noise ? 'frame noise' : 'frame' },

@@ -14,6 +14,8 @@ export interface ListOwner {
   /** Fills a row's element. Elements are reused: everything must be set. */
   fill(row: HTMLElement, index: number): void
   onClick(index: number, event: MouseEvent): void
+  /** The menu of a row is asked for, at a place of the window. Absent: it has none. */
+  onMenu?(index: number, x: number, y: number): void
   /** The cursor has moved to a row by keys or a click. */
   onCursor?(index: number): void
 }
@@ -53,6 +55,7 @@ export class VirtualList {
     )
     this.element.addEventListener('scroll', () => this.scrolled(), { passive: true })
     this.body.addEventListener('click', (event) => this.clicked(event))
+    if (owner.onMenu) this.element.addEventListener('contextmenu', (event) => this.menu(event))
     this.element.style.setProperty('--row-height', `${owner.rowHeight}px`)
     // Also when the list comes back into the page, with its scroll bar at the top.
     new ResizeObserver(() => this.resized()).observe(this.element)
@@ -227,8 +230,24 @@ export class VirtualList {
     else this.element.removeAttribute('aria-activedescendant')
   }
 
+  /** Of the row under the pointer, or of the cursor's where a key asks for it. */
+  private menu(event: MouseEvent): void {
+    const row = this.rowOf(event) ?? (event.target === this.element ? (this.rows.get(this.at) ?? null) : null)
+    if (!row) return
+    event.preventDefault()
+    const index = Number(row.dataset.index)
+    this.moveTo(index)
+    const { left, bottom } = row.getBoundingClientRect()
+    if (event.clientX === 0 && event.clientY === 0) this.owner.onMenu!(index, left, bottom)
+    else this.owner.onMenu!(index, event.clientX, event.clientY)
+  }
+
+  private rowOf({ target }: MouseEvent): HTMLElement | null {
+    return target instanceof Element ? target.closest<HTMLElement>('.list-body > .list-row') : null
+  }
+
   private clicked(event: MouseEvent): void {
-    const row = event.target instanceof Element ? event.target.closest<HTMLElement>('.list-row') : null
+    const row = this.rowOf(event)
     if (!row) return
     const index = Number(row.dataset.index)
     this.moveTo(index)

@@ -4,7 +4,7 @@ import type { DeviceData, Stacks } from '../data/model'
 import type { ColourBy } from '../ui/state'
 import { type Keys, keysOf, whyNot } from './colours/keys'
 import { stackColours, STACKS_AT_LEAST } from './shared/colours'
-import { describeFrame } from './shared/describe'
+import { nameOfStack } from './shared/describe'
 
 export { whyNot }
 
@@ -41,12 +41,8 @@ export function makeColouring(data: DeviceData, stacks: Stacks, by: ColourBy, da
   if (!ofDevice) cache.set(data, (ofDevice = new Map()))
   let keys = ofDevice.get(by)
   if (!keys) {
-    const stackName = (stack: number): string => {
-      const top = stacks.top(stack)
-      return top ? describeFrame(top) : 'no stack trace'
-    }
     keys = {
-      ...keysOf(data, stacks, by, stackName),
+      ...keysOf(data, stacks, by, (stack) => nameOfStack(stacks, stack)),
       hatched: by === 'category' ? inferredOf(data) : null,
       version: ++versions,
     }

@@ -1,5 +1,6 @@
 // What an allocation is coloured by, as a key, with the name, the colour and the query of every key.
 
+import { quoted } from '../../search/grammar'
 import type { DeviceData, Stacks } from '../../data/model'
 import { OUTSIDE_STEPS, stepQueries } from '../../search/steps'
 import { stepRanges, stepsOf } from '../../steps/steps'
@@ -126,11 +127,6 @@ export function keysOf(data: DeviceData, stacks: Stacks, by: ColourBy, stackName
         colourOf: (key, dark) => namedColour([4, 1, 0][key], dark),
       }
   }
-}
-
-/** A value as the query language takes it. */
-export function quoted(value: string): string {
-  return /^[\w-]+$/.test(value) ? value : `"${value.replace(/"/g, '""')}"`
 }
 
 function keyed(N: number, keyOf: (id: number) => number): Uint32Array {

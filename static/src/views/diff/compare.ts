@@ -69,7 +69,7 @@ export function compare(data: DeviceData, stacks: Stacks, baseline: Baseline, gr
     if (sums.countBefore[key] === 0 && sums.countAfter[key] === 0) continue
     rows.push({
       key,
-      name: keys?.names[key] ?? nameOfStack(stacks, key),
+      name: keys?.names[key] ?? pathOfStack(stacks, key),
       stack: keys ? -1 : key,
       stackBefore: earlier ? earlier[key] : -1,
       before: sums.before[key],
@@ -147,12 +147,16 @@ function merged(rows: readonly Row[], stacks: Stacks, group: 'function' | 'file'
 }
 
 /** The frame that names a stack and, of the program's own code, who called it, with their lines: stacks of one function differ there. */
-function nameOfStack(stacks: Stacks, stack: number): string {
+function pathOfStack(stacks: Stacks, stack: number): string {
   const frames = stacks.frames(stack)
   const first = stacks.top(stack)
   const rest = first ? frames.slice(frames.indexOf(first) + 1).filter((f) => f.python && !f.noise && !f.library) : []
   return [first, ...rest.slice(0, 2)]
-    .map((frame) => `${nameOf(frame)}${frame?.python && frame.line > 0 ? `:${frame.line}` : ''}`)
+    .map((frame, i) => {
+      const line = frame?.python && frame.line > 0 ? `:${frame.line}` : ''
+      const operator = i === 0 && stacks.operator(stack)
+      return `${nameOf(frame)}${line}${operator ? ` · ${operator}` : ''}`
+    })
     .join(' ← ')
 }
 

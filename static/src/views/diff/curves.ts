@@ -2,7 +2,6 @@
 
 import type { DeviceData, Frame } from '../../data/model'
 import { h } from '../../ui/dom'
-import { shortPath } from '../../ui/format'
 import { stackList } from '../../ui/stack-list'
 import type { Inks } from '../shared/inks'
 import { drawByteAxis } from '../shared/plot-frame'
@@ -85,9 +84,7 @@ export function bothStacks(
     const other = others[at++]
     if (!other || (other.line === frame.line && other.filename === frame.filename)) return
     const place = `${other.filename}:${other.line}`
-    items[i].append(
-      h('span', { class: 'diff-was', title: place }, `before: ${shortPath(other.filename)}:${other.line}`),
-    )
+    items[i].append(h('span', { class: 'diff-was', title: place }, `before: ${other.file}:${other.line}`))
   })
   return list
 }

@@ -7,7 +7,7 @@ import { Memo } from '../memo'
 import type { ViewContext } from '../view'
 import { isDifference } from './choices'
 import { css, FrameColours, originOf, type Rgb } from './colours'
-import { formatSum, frameOf, nameOfCell, placeOf } from './describe'
+import { formatSum, frameOf, nameOfCell, operatorOf, placeOf } from './describe'
 import type { FlameModel } from './model'
 import type { CellLook, Look } from './painter'
 
@@ -29,12 +29,11 @@ export class CellLooks {
     })
   }
 
-  private wordsOf({ tree, frame, choices }: FlameModel, cell: Cell): Pick<CellLook, 'name' | 'place' | 'isPlaceFirst'> {
-    const shown = frameOf(tree, cell, frame)
-    const name = shown && cell.kind === 'frame' ? shortName(nameOfCell(cell, shown)) : nameOfCell(cell, shown)
+  private wordsOf(model: FlameModel, cell: Cell): Pick<CellLook, 'name' | 'place' | 'isPlaceFirst'> {
+    const { tree, frame, choices } = model
     return {
-      name,
-      place: cell.kind === 'frame' ? placeOf(tree, cell, shown) : '',
+      name: labelOf(model, cell),
+      place: cell.kind === 'frame' ? placeOf(tree, cell, frameOf(tree, cell, frame)) : '',
       isPlaceFirst: choices.merge === 'line',
     }
   }
@@ -70,6 +69,15 @@ export class CellLooks {
       .map((part) => ({ fill: css(rgbOf(colouring.rgba, part.key)), share: part.weight / weight }))
       .filter(({ share }) => share >= MIN_SHARE)
   }
+}
+
+/** The name in a cell: C++ frames that bind or implement an operator have its name. */
+export function labelOf({ tree, frame }: FlameModel, cell: Cell): string {
+  const shown = frameOf(tree, cell, frame)
+  const name = nameOfCell(cell, shown)
+  if (cell.kind === 'frame') return shown?.operator || shortName(name)
+  const operator = cell.kind === 'native' ? operatorOf(tree, cell, frame) : ''
+  return operator ? `${operator}  ${name}` : name
 }
 
 function rgbOf(rgba: Uint8Array, key: number): Rgb {

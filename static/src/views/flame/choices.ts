@@ -20,6 +20,8 @@ export interface Choices {
   from: number
   /** The node that fills the picture; null: all. */
   focus: Place | null
+  /** The function whose callers and callees are shown, by one of its frames; null: the tree of all. */
+  middle: Place | null
   /** Chains that were opened individually. */
   open: readonly Place[]
 }
@@ -35,6 +37,7 @@ export function readChoices(options: Options): Choices {
     chains: one('flame.chains', ['outer', 'all', 'none']),
     from: /^\d{1,15}$/.test(from) ? Number(from) : -1,
     focus: readPlace(options['flame.focus'] ?? ''),
+    middle: readPlace(options['flame.middle'] ?? ''),
     open: (options['flame.open'] ?? '')
       .split('~')
       .map(readPlace)

@@ -5,7 +5,7 @@ import { type Cell, isChain, weightOf } from '../../flame/layout'
 import type { FlameTree, Sum } from '../../flame/tree'
 import type { Measure } from '../../flame/weigh'
 import { formatBytes, formatCount } from '../../layout/format'
-import { formatShare, plural, shortPath } from '../../ui/format'
+import { formatShare, plural } from '../../ui/format'
 import type { Line } from '../shared/describe'
 import type { ViewContext } from '../view'
 import { isDifference } from './choices'
@@ -40,7 +40,7 @@ function formatSigned(bytes: number): string {
 export function frameOf(tree: FlameTree, cell: Cell, frame: (id: number) => Frame): Frame | null {
   // A focused frame may weigh nothing at this moment: then it has no row to be read from.
   if (cell.depth === 0 || cell.low === cell.high || (cell.kind !== 'frame' && !isChain(cell.kind))) return null
-  return frame(tree.paths.frameOfKey[tree.key(cell.low, cell.depth - 1)])
+  return frame(tree.paths.frameOfKey[tree.key(cell.inner.low, cell.depth - 1)])
 }
 
 /** The text in a cell. */
@@ -63,10 +63,20 @@ export function nameOfCell(cell: Cell, frame: Frame | null): string {
   }
 }
 
+/** The outermost operator of a chain of C++ frames: what the program called; '' where none of them stands for one. */
+export function operatorOf(tree: FlameTree, cell: Cell, frame: (id: number) => Frame): string {
+  const operators = Array.from({ length: cell.frames }, (_, i) => {
+    const key = tree.key(cell.inner.low, cell.depth - cell.frames + i)
+    return frame(tree.paths.frameOfKey[key]).operator
+  })
+  if (tree.paths.options.root === 'leaf') operators.reverse()
+  return operators.find(Boolean) ?? ''
+}
+
 /** "train.py:12"; "train.py" of a function of which several lines meet in the cell; '' where none was recorded. */
 export function placeOf(tree: FlameTree, cell: Cell, frame: Frame | null, short = true): string {
   if (!frame?.filename || frame.filename === '??') return ''
-  const file = short ? shortPath(frame.filename) : frame.filename
+  const file = short ? frame.file : frame.filename
   const line = tree.paths.options.merge === 'line' ? frame.line : lineOf(tree, cell)
   return line > 0 ? `${file}:${line}` : file
 }
@@ -75,7 +85,7 @@ export function placeOf(tree: FlameTree, cell: Cell, frame: Frame | null, short 
 const lines = new WeakMap<Cell, number>()
 
 function lineOf(tree: FlameTree, cell: Cell): number {
-  const line = lines.get(cell) ?? tree.line(cell)
+  const line = lines.get(cell) ?? tree.line({ ...cell.inner, depth: cell.depth })
   lines.set(cell, line)
   return line
 }
@@ -118,7 +128,7 @@ function titleOf(cell: Cell, frame: Frame | null, above: Frame | null): string {
     case 'own':
       return `${above?.name || '?'} itself, in none of the frames under it`
     case 'more':
-      return `${plural(cell.frames, 'more frame')}, each too narrow to draw${above ? `, under ${above.name || '?'}` : ''}`
+      return `${plural(cell.frames, 'more frame')}, each too narrow to draw or left aside by a folded chain${above ? `, under ${above.name || '?'}` : ''}`
     default:
       return nameOfCell(cell, frame)
   }

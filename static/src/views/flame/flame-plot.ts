@@ -1,7 +1,7 @@
 // The picture of the flame view: its canvas, the pointer and the keys on it, and the keyboard's cell in words
 // for screen readers. What happens to a chosen cell is up to the view.
 
-import { type Cell, cellAt, childrenOf, isChain } from '../../flame/layout'
+import { type Cell, cellAt, childrenOf, firstBranch, type FlameLayout, isChain } from '../../flame/layout'
 import { h } from '../../ui/dom'
 import { formatShare } from '../../ui/format'
 import { CanvasView, sizeCanvas } from '../shared/canvas-view'
@@ -9,6 +9,7 @@ import type { Line } from '../shared/describe'
 import { onPointing } from '../shared/tooltip'
 import type { ViewContext } from '../view'
 import { CellLooks, readLook } from './cell-looks'
+import { writePlace } from './choices'
 import { moved, sameCell } from './cursor'
 import { describeCell, formatAmount, frameOf, MEASURE_NAMES } from './describe'
 import type { FlameModel } from './model'
@@ -16,6 +17,8 @@ import { paint, ROW } from './painter'
 
 /** Categories, streams or sizes that a tooltip names. */
 const MIX_TOLD = 3
+
+const OPPOSITE: Record<string, string> = { ArrowUp: 'ArrowDown', ArrowDown: 'ArrowUp' }
 
 /** Number of plots: two panes have one each, and ids are unique in the page. */
 let instances = 0
@@ -35,11 +38,18 @@ export class FlamePlot extends CanvasView {
   private readonly looks = new CellLooks()
   private scene: Scene | null = null
   private hover = -1
+  /** What the picture was of when it was last scrolled to its first branch. */
+  private opened: readonly unknown[] = []
 
-  /** onActivate: a cell was clicked, or Enter pressed on it. */
+  /**
+   * onActivate: a cell was clicked, or Enter pressed on it. onMenu: its menu was asked for, at a place of the window.
+   * isUpward: rows go up, and the first is out of sight, since the plot below shows it.
+   */
   constructor(
     private readonly onActivate: (index: number) => void,
+    onMenu: (index: number, x: number, y: number) => void,
     private readonly announce: (text: string) => void,
+    private readonly isUpward = false,
   ) {
     const id = `flame-item-${++instances}`
     super({ class: 'flame-plot surface', role: 'tree', 'aria-activedescendant': id }, null)
@@ -53,6 +63,19 @@ export class FlamePlot extends CanvasView {
       (event) => this.pointAt(event),
       () => this.point(-1, 0, 0),
     )
+    this.plot.addEventListener('contextmenu', (event) => {
+      const { left, top } = this.plot.getBoundingClientRect()
+      const row = this.scene?.model.layout.cells[this.cursor]?.row ?? 0
+      const isKey = event.clientX === 0 && event.clientY === 0
+      // The key of the keyboard has no place of its own in every browser.
+      const index = isKey ? this.cursor : this.cellUnder(event)
+      if (index < 0) return
+      event.preventDefault()
+      this.cursor = index
+      this.tooltip.hide()
+      if (isKey) onMenu(index, left, top + this.yOf(row) - this.plot.scrollTop + ROW)
+      else onMenu(index, event.clientX, event.clientY)
+    })
     this.plot.addEventListener('click', (event) => {
       const index = this.cellUnder(event)
       if (index < 0) return
@@ -83,13 +106,13 @@ export class FlamePlot extends CanvasView {
       this.cursor = sameCell(before, this.cursor, layout)
       this.point(-1, 0, 0)
     }
-    this.space.style.height = `${Math.max(1, this.plot.clientHeight, (layout.rows.length - 1) * ROW)}px`
+    this.space.style.height = `${this.height}px`
+    const { tree, choices } = scene.model
+    const seen = [tree.paths, choices.chains, choices.focus && writePlace(choices.focus)]
+    if (seen.some((part, i) => part !== this.opened[i])) this.scrollToBranch(layout)
+    this.opened = seen
     this.describeCursor()
     this.frame.now()
-  }
-
-  toTop(): void {
-    this.plot.scrollTop = 0
   }
 
   /** Enter and Space choose a cell, arrows go to another; true when used. */
@@ -97,7 +120,7 @@ export class FlamePlot extends CanvasView {
     if (!this.scene || !this.plot.contains(target as Node | null)) return false
     if (key === 'Enter' || key === ' ') return (this.onActivate(this.cursor), true)
     const { layout } = this.scene.model
-    const next = moved(layout, this.cursor, key)
+    const next = moved(layout, this.cursor, this.isUpward ? (OPPOSITE[key] ?? key) : key)
     if (next === null) return false
     this.scrollTo(layout.cells[next].row)
     this.moveCursor(next)
@@ -130,6 +153,7 @@ export class FlamePlot extends CanvasView {
       width: plot.clientWidth,
       height: plot.clientHeight,
       scrollTop: plot.scrollTop,
+      yOf: (row) => this.yOf(row),
       look: readLook(plot),
       lookOf: this.looks.of(model, context),
       hover: this.hover,
@@ -138,11 +162,22 @@ export class FlamePlot extends CanvasView {
     })
   }
 
+  /** Of the rows, at least of what is in sight of them. */
+  private get height(): number {
+    const rows = (this.scene?.model.layout.rows.length ?? 1) - 1 - (this.isUpward ? 1 : 0)
+    return Math.max(1, this.plot.clientHeight, rows * ROW)
+  }
+
+  private yOf(row: number): number {
+    return this.isUpward ? this.height - row * ROW : row * ROW
+  }
+
   private cellUnder({ clientX, clientY }: MouseEvent): number {
     const { layout, scale } = this.scene?.model ?? {}
     if (!layout || !scale) return -1
     const { left, top } = this.plot.getBoundingClientRect()
-    const row = Math.floor((clientY - top + this.plot.scrollTop) / ROW)
+    const y = clientY - top + this.plot.scrollTop
+    const row = this.isUpward ? Math.ceil((this.height - y) / ROW) : Math.floor(y / ROW)
     return cellAt(layout, row, layout.cells[0].from + (clientX - left) / scale)
   }
 
@@ -164,9 +199,18 @@ export class FlamePlot extends CanvasView {
     this.plot.classList.toggle('over-cell', cell !== undefined)
   }
 
+  /** Rows of equal width say nothing: the first row that branches is in sight, below the one that it divides. */
+  private scrollToBranch(layout: FlameLayout): void {
+    const row = firstBranch(layout)
+    const isSeen = (row + 2) * ROW <= this.plot.clientHeight / 2
+    const { scrollHeight, clientHeight } = this.plot
+    if (this.isUpward) this.plot.scrollTop = isSeen ? scrollHeight : this.yOf(row - 1) - clientHeight + 2 * ROW
+    else this.plot.scrollTop = isSeen ? 0 : this.yOf(row - 1)
+  }
+
   private scrollTo(row: number): void {
     const { plot } = this
-    const top = row * ROW
+    const top = this.yOf(row)
     if (top < plot.scrollTop) plot.scrollTop = top
     else if (top + ROW > plot.scrollTop + plot.clientHeight) plot.scrollTop = top + ROW - plot.clientHeight
   }

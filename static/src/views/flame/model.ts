@@ -28,6 +28,8 @@ export interface FlameModel {
   /** The whole tree, whatever is focused. */
   all: Sum
   focus: Focus | null
+  /** The function whose callers or callees it is of; null: of all stacks. */
+  middle: Frame | null
   layout: FlameLayout
   /** Pixels per unit of weight; 0 when there is nothing. */
   scale: number
@@ -45,11 +47,14 @@ export class FlameModels {
   private readonly layouts = new Memo<{ focus: Focus | null; layout: FlameLayout; scale: number }>()
   private readonly mixes = new Memo<Mixes>()
 
+  /** side: which half of a function's picture its models are; without a function the one picture is that of the callees. */
+  constructor(private readonly side: 'callers' | 'callees' = 'callees') {}
+
   /** width: of the picture, in CSS pixels. Null where the measure needs times and there are none. */
   of(context: ViewContext, width: number): FlameModel | null {
     const { data, stacks, state, position, matches, colouring } = context
     const choices = this.choices.get([state.options], () => readChoices(state.options))
-    const { root, merge, measure } = choices
+    const { merge, measure } = choices
     const clock = measure === 'seconds' ? data.clockUs : null
     if (measure === 'seconds' && !clock) return null
     const trie = this.tries.get([stacks], () => stacks.trie)
@@ -58,9 +63,11 @@ export class FlameModels {
     const used = this.used.get([data, stacks, other?.before], () =>
       usedStacks(stacks.count, data.stack, other?.before.stack),
     )
+    const middle = choices.middle && frameAt(trie, choices.middle)
+    const root = middle === null ? choices.root : this.side === 'callers' ? 'leaf' : 'root'
     const paths = this.paths.get(
-      [used, trie, root, merge, state.noise],
-      () => new Paths(trie, used, { root, merge, noise: state.noise }),
+      [used, trie, root, merge, state.noise, middle],
+      () => new Paths(trie, used, { root, merge, noise: state.noise, middle }),
     )
     const at = isOfTrace(measure) ? 0 : position
     const since = measure === 'growth' ? Math.min(choices.from + 1, data.P - 1) : 0
@@ -73,10 +80,10 @@ export class FlameModels {
       return { tree, all: tree.sum(0, tree.rows) }
     })
     const layout = this.layouts.get([tree, choices, width, context.extent?.[0]], () => {
-      const focus = choices.focus && focusOf(tree, choices.focus)
-      const node = focus?.node ?? tree.top
+      const focus = middle === null && choices.focus ? focusOf(tree, choices.focus) : null
+      const node = focus?.node ?? { ...tree.top, depth: middle === null ? 0 : 1 }
       const weight = focus ? weightOf(tree.sum(node.low, node.high)) : weightOf(all)
-      const scale = weight > 0 ? width / Math.max(weight, focus ? 0 : (context.extent?.[0] ?? 0)) : 0
+      const scale = weight > 0 ? width / Math.max(weight, focus || middle !== null ? 0 : (context.extent?.[0] ?? 0)) : 0
       const open = choices.open.map((place) => nodeOf(tree, place)).filter((node) => node !== null)
       const layout = layoutFlame(tree, node, {
         chains: choices.chains,
@@ -93,6 +100,7 @@ export class FlameModels {
       tree,
       all,
       ...layout,
+      middle: middle === null ? null : frame(middle),
       frame,
       mixes: isMixed
         ? this.mixes.get(
@@ -115,6 +123,14 @@ function usedStacks(count: number, stack: ArrayLike<number>, other?: ArrayLike<n
   const ids = new Int32Array(used)
   for (let s = 0, i = 0; s < count; s++) if (seen[s]) ids[i++] = s
   return ids
+}
+
+/** The frame that a place names; null where there is none. */
+function frameAt(trie: StackTrie, { stack, frame }: Place): number | null {
+  if (stack >= trie.leaf.length) return null
+  let node = trie.leaf[stack]
+  for (let i = 0; i < frame && node >= 0; i++) node = trie.caller[node]
+  return node >= 0 ? trie.frameOf[node] : null
 }
 
 function nodeOf(tree: FlameTree, { stack, frame }: Place): Node | null {

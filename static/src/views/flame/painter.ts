@@ -39,6 +39,8 @@ export interface Scene {
   width: number
   height: number
   scrollTop: number
+  /** The top of a row in the picture, before it is scrolled. */
+  yOf(row: number): number
   look: Look
   /** Called for the cells in sight alone. */
   lookOf(cell: Cell): CellLook
@@ -54,9 +56,9 @@ export function paint(ctx: CanvasRenderingContext2D, scene: Scene): void {
   ctx.font = `${FONT_SIZE}px ${scene.look.mono}`
   ctx.textBaseline = 'middle'
   const letter = ctx.measureText('0').width
-  const first = Math.max(0, Math.floor(scrollTop / ROW))
-  const last = Math.min(layout.rows.length - 2, Math.floor((scrollTop + height) / ROW))
-  for (let row = first; row <= last; row++) {
+  for (let row = 0; row + 1 < layout.rows.length; row++) {
+    const y = scene.yOf(row) - scrollTop
+    if (y > height || y + ROW < 0) continue
     for (let i = layout.rows[row]; i < layout.rows[row + 1]; i++) paintCell(ctx, scene, i, letter)
   }
   // After the cells, so that neighbours do not cover it.
@@ -64,10 +66,10 @@ export function paint(ctx: CanvasRenderingContext2D, scene: Scene): void {
   if (scene.cursor >= 0) frame(ctx, scene, scene.cursor, scene.look.accent, 2)
 }
 
-function boxOf({ layout, scale, scrollTop }: Scene, index: number): { x: number; y: number; w: number } {
+function boxOf({ layout, scale, scrollTop, yOf }: Scene, index: number): { x: number; y: number; w: number } {
   const cell = layout.cells[index]
   const x = cell.from * scale
-  return { x, y: cell.row * ROW - scrollTop, w: weightOf(cell) * scale }
+  return { x, y: yOf(cell.row) - scrollTop, w: weightOf(cell) * scale }
 }
 
 function frame(ctx: CanvasRenderingContext2D, scene: Scene, index: number, colour: string, thick: number): void {

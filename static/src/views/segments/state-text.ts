@@ -5,7 +5,7 @@ import { type AllocatorState, PENDING, SPLIT, WHOLE } from '../../allocator/stat
 import type { DeviceInfo, Stacks } from '../../data/model'
 import { formatBytes, formatBytesExact, formatCount } from '../../layout/format'
 import { formatShare, plural } from '../../ui/format'
-import { describeFrame, describeLifetime, framesOf, type Line } from '../shared/describe'
+import { describeLifetime, framesOf, type Line, nameOfStack } from '../shared/describe'
 import { contradictionOf, type Figure } from '../shared/figures'
 import type { Groups } from '../shared/groups'
 import type { MapGroup } from './map-layout'
@@ -164,8 +164,7 @@ export function headlineOf(state: AllocatorState, replay: Replay, stacks: Stacks
   const place = replay.space.text(state.blockStart[block])
   const length = formatBytes(state.blockEnd[block] - state.blockStart[block])
   if (id < 0) return `${length} ${state.blockKind[block] === SPLIT ? 'free' : 'free, a whole segment'} at ${place}`
-  const top = stacks.top(replay.data.stack[id])
-  return `${formatBytes(replay.data.size[id])} in a block of ${length} at ${place}, ${top ? describeFrame(top) : 'no stack trace'}`
+  return `${formatBytes(replay.data.size[id])} in a block of ${length} at ${place}, ${nameOfStack(stacks, replay.data.stack[id])}`
 }
 
 export function debugState(state: AllocatorState, replay: Replay, groups: Groups): Record<string, unknown> {

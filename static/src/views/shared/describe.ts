@@ -3,7 +3,7 @@
 import type { DeviceData, Frame, OomEvent, Stacks } from '../../data/model'
 import { telling } from '../../data/own-frames'
 import { formatAddress, formatBytes, formatCount, formatDuration, formatMoment } from '../../layout/format'
-import { formatOffset, isDate, plural, shortPath } from '../../ui/format'
+import { formatOffset, isDate, plural } from '../../ui/format'
 import type { Column } from './column'
 import type { Scene } from './scene'
 
@@ -55,21 +55,32 @@ function describeAllocation(scene: Scene, data: DeviceData, id: number): Line[] 
 export function framesOf(stacks: Stacks | null, stack: number): Line[] {
   const frames = stacks ? telling(stacks, stack, FRAMES_SHOWN) : []
   if (frames.length === 0) return [{ kind: 'frame', text: 'no stack trace recorded' }]
-  return frames.map((frame) => ({ kind: 'frame', text: describeFrame(frame) }))
+  return frames.map((frame, i) => ({
+    kind: 'frame',
+    text: i === 0 ? nameOfStack(stacks!, stack) : describeFrame(frame),
+  }))
 }
 
 /** The same frames in one line, innermost first; null for an empty stack. */
 export function framesLine(stacks: Stacks, stack: number): string | null {
   const frames = telling(stacks, stack, FRAMES_SHOWN)
-  return frames.length ? frames.map(describeFrame).join('  ←  ') : null
+  return frames.length ? [nameOfStack(stacks, stack), ...frames.slice(1).map(describeFrame)].join('  ←  ') : null
 }
 
 /** The name of a stack, and the program's line that launched it; null for an empty one. */
 export function describeStack(stacks: Stacks | null, stack: number): string | null {
-  const top = stacks?.top(stack)
-  if (!top) return null
-  const launcher = stacks!.launcher(stack)
-  return launcher ? `${describeFrame(top)} from ${shortPath(launcher.filename)}:${launcher.line}` : describeFrame(top)
+  if (!stacks?.top(stack)) return null
+  const launcher = stacks.launcher(stack)
+  const name = nameOfStack(stacks, stack)
+  return launcher ? `${name} from ${launcher.file}:${launcher.line}` : name
+}
+
+/** "forward  dit.py:125 · linear": the frame that names a stack, and the operator that tells it from others of the line. */
+export function nameOfStack(stacks: Stacks, stack: number): string {
+  const top = stacks.top(stack)
+  if (!top) return 'no stack trace'
+  const operator = stacks.operator(stack)
+  return operator ? `${describeFrame(top)} · ${operator}` : describeFrame(top)
 }
 
 /** The request of an event: an allocation, or one that failed. */
@@ -81,9 +92,7 @@ export function requestAt(data: DeviceData, event: number): { size: number; stac
 }
 
 export function describeFrame(frame: Frame): string {
-  return frame.line > 0 || frame.filename
-    ? `${frame.name || '?'}  ${shortPath(frame.filename)}:${frame.line}`
-    : frame.name || '?'
+  return frame.line > 0 || frame.filename ? `${frame.name || '?'}  ${frame.file}:${frame.line}` : frame.name || '?'
 }
 
 /** "event 12 → event 80, 68 events, 1.20 ms" and its open-ended forms. */

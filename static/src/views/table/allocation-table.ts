@@ -2,7 +2,7 @@
 
 import type { DeviceData, DeviceInfo, Stacks } from '../../data/model'
 import { formatAddress, formatBytes, formatCount } from '../../layout/format'
-import { describeFrame } from '../shared/describe'
+import { nameOfStack } from '../shared/describe'
 import { type Column, bytes, type Field, field, numbers, plain, shares, spans, type Table } from './columns'
 import { frameFields } from './group-table'
 import { keysOfWords, NONE, ranksOf } from './order'
@@ -70,10 +70,7 @@ function columnsOf(parts: AllocationParts, rows: Int32Array): Column[] {
       },
       data.stack,
       stacks.count,
-      (stack) => {
-        const top = stacks.top(stack)
-        return top ? describeFrame(top) : 'no stack trace'
-      },
+      (stack) => nameOfStack(stacks, stack),
     ),
     text(
       { name: 'category', title: 'Category', hint: 'What it is for, by its stack and lifetime', level: 2, width: 104 },
@@ -277,6 +274,5 @@ function fieldsOf({ info, data, stacks, position }: AllocationParts, rows: Int32
 
 /** One line for an allocation under its group. */
 export function childText(data: DeviceData, stacks: Stacks, id: number): string {
-  const top = stacks.top(data.stack[id])
-  return `#${formatCount(id)}  ${formatBytes(data.size[id])}  ${top ? describeFrame(top) : 'no stack trace'}`
+  return `#${formatCount(id)}  ${formatBytes(data.size[id])}  ${nameOfStack(stacks, data.stack[id])}`
 }

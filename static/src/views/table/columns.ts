@@ -23,6 +23,8 @@ export interface Column {
   isNumber: boolean
   /** Texts are names of frames ("function  file:line"), which lose their middle where there is little room. */
   isFrame?: boolean
+  /** Share of the cell that a bar behind its number fills, 0 to 1. */
+  bar?(row: number): number
   text(row: number): string
   /** The tooltip of a cell; null: its text. */
   tip: ((row: number) => string) | null
@@ -82,12 +84,20 @@ export function bytes(shape: Shape, of: (row: number) => number, total: number |
   return numbers({ tip: (row) => `${formatCount(of(row))} B`, ...shape }, of, formatBytes, total)
 }
 
+/** Bytes with their sign: "+1.20 GiB". */
+export function changes(shape: Shape, of: (row: number) => number, total: number | null = null): Column {
+  const write = (value: number): string =>
+    value === 0 ? '±0 B' : `${value < 0 ? '−' : '+'}${formatBytes(Math.abs(value))}`
+  return numbers({ tip: (row) => `${formatCount(of(row))} B`, ...shape }, of, write, total)
+}
+
 export function counts(shape: Shape, of: (row: number) => number, total: number | null = null): Column {
   return numbers(shape, of, formatCount, total)
 }
 
 export function shares(shape: Shape, of: (row: number) => number, whole: number, total: number): Column {
-  return numbers({ width: 78, ...shape }, of, (value) => formatShare(value, whole), total)
+  const bar = (row: number): number => (whole > 0 ? Math.max(0, Math.min(1, of(row) / whole)) : 0)
+  return numbers({ width: 78, bar, ...shape }, of, (value) => formatShare(value, whole), total)
 }
 
 /** Lengths of time or numbers of events, that are "at least" where `isOpen`. */

@@ -1,9 +1,10 @@
 // The table of groups: what each holds at the moment and at the peak, and what went through it.
 
 import type { DeviceData, DeviceInfo, Stacks } from '../../data/model'
-import { type Column, bytes, counts, type Field, field, plain, shares, spans, type Table } from './columns'
+import { type Column, bytes, changes, counts, type Field, field, plain, shares, spans, type Table } from './columns'
 import type { Grouping, Groups } from './grouping'
 import { keysOf, ranksOf } from './order'
+import type { RangeSums } from './range'
 import { stepColumns, stepFields, stepNumbers } from './step-columns'
 import { type LiveSums, type Sums, total } from './sums'
 
@@ -21,6 +22,10 @@ export interface GroupParts {
   rows: Int32Array
   sums: Sums
   live: LiveSums
+  /** Index into info.categories by group, -1 for none. */
+  mainCategory: Int32Array
+  /** What the events of the window do; null: the table is of a moment. */
+  range: RangeSums | null
 }
 
 /** Groups without a counted allocation have no rows. */
@@ -39,15 +44,21 @@ export function groupTable(parts: GroupParts): Table {
   }
 }
 
-function columnsOf({ info, data, grouping, word, groups, sums, live }: GroupParts): Column[] {
+function columnsOf(parts: GroupParts): Column[] {
+  const { info, data, grouping, word, groups, sums, live, range } = parts
   const steps = grouping === 'step' ? stepNumbers(info, data) : null
   const isOpen = (group: number): boolean => sums.open[group] > 0
   const all = total(sums.count)
   const anyOpen = total(sums.open) > 0
   const us = sums.us
-  return [
+  const columns = [
     nameColumn(word, groups, FRAMES.includes(grouping)),
     ...(steps ? stepColumns(steps) : []),
+    ...(grouping === 'category' ? [] : [categoryColumn(parts)]),
+    ...(range ? rangeColumns(range) : []),
+  ]
+  if (range) return columns
+  columns.push(
     bytes(
       { name: 'live', title: 'Live', hint: 'Bytes live at the moment', level: 1 },
       (g) => live.bytes[g],
@@ -107,6 +118,66 @@ function columnsOf({ info, data, grouping, word, groups, sums, live }: GroupPart
           ),
         ]
       : []),
+  )
+  return columns
+}
+
+function categoryColumn({ info, mainCategory }: GroupParts): Column {
+  const name = (group: number): string => info.categories[mainCategory[group]] ?? ''
+  return {
+    name: 'category',
+    title: 'Category',
+    hint: 'What most of its bytes at the peak are for',
+    width: 104,
+    grow: 0,
+    level: 2,
+    isNumber: false,
+    text: (group) => name(group) || '–',
+    tip: null,
+    keys: (rows) => keysOf(ranksOf(Array.from(rows, name))),
+    total: null,
+  }
+}
+
+function rangeColumns(range: RangeSums): Column[] {
+  const { allocated, freed, births, frees, peak, peakOfAll } = range
+  return [
+    bytes(
+      { name: 'allocated', title: 'Allocated', hint: 'Bytes that the events of the window allocate', level: 1 },
+      (g) => allocated[g],
+      total(allocated),
+    ),
+    bytes(
+      { name: 'freed', title: 'Freed', hint: 'Bytes that the events of the window free', level: 1 },
+      (g) => freed[g],
+      total(freed),
+    ),
+    changes(
+      { name: 'net', title: 'Net', hint: 'Allocated less freed', level: 1 },
+      (g) => allocated[g] - freed[g],
+      total(allocated) - total(freed),
+    ),
+    bytes(
+      { name: 'rangepeak', title: 'Peak', hint: 'The most that it holds at once within the window', level: 1 },
+      (g) => peak[g],
+      peakOfAll,
+    ),
+    shares(
+      { name: 'rangeshare', title: 'Of peak', hint: 'Its peak as a share of that of the window', level: 2 },
+      (g) => peak[g],
+      peakOfAll,
+      peakOfAll,
+    ),
+    counts(
+      { name: 'births', title: 'Allocs', hint: 'Allocations in the window', level: 3, width: 84 },
+      (g) => births[g],
+      total(births),
+    ),
+    counts(
+      { name: 'frees', title: 'Frees', hint: 'Frees in the window', level: 3, width: 84 },
+      (g) => frees[g],
+      total(frees),
+    ),
   ]
 }
 
@@ -128,7 +199,18 @@ function nameColumn(word: string, groups: Groups, isFrame: boolean): Column {
   }
 }
 
-function fieldsOf({ info, data, stacks, grouping, word, groups, sums, live }: GroupParts): Field[] {
+function fieldsOf({
+  info,
+  data,
+  stacks,
+  grouping,
+  word,
+  groups,
+  sums,
+  live,
+  mainCategory,
+  range,
+}: GroupParts): Field[] {
   const all = total(sums.count)
   const us = sums.us
   const share = (peak: number): number | null => (info.peakBytes > 0 ? peak / info.peakBytes : null)
@@ -139,6 +221,16 @@ function fieldsOf({ info, data, stacks, grouping, word, groups, sums, live }: Gr
       ? [field('stack', (g) => g), ...frameFields(stacks, (g) => g)]
       : [field(word, (g) => (size ? groups.numberOf!(g) : groups.fullNameOf(g)))]),
     ...(steps ? stepFields(steps) : []),
+    ...(grouping === 'category' ? [] : [field('category', (g) => info.categories[mainCategory[g]] || null)]),
+    ...(range
+      ? [
+          field('allocated_bytes', (g) => range.allocated[g], total(range.allocated)),
+          field('freed_bytes', (g) => range.freed[g], total(range.freed)),
+          field('range_peak_bytes', (g) => range.peak[g], range.peakOfAll),
+          field('range_allocations', (g) => range.births[g], total(range.births)),
+          field('range_frees', (g) => range.frees[g], total(range.frees)),
+        ]
+      : []),
     field('live_bytes', (g) => live.bytes[g], total(live.bytes)),
     field('live_count', (g) => live.count[g], total(live.count)),
     field('peak_bytes', (g) => sums.peak[g], total(sums.peak)),

@@ -1,11 +1,11 @@
 // The groupings of allocations: a group for each, the group's name, and the query that finds it.
 
-import type { DeviceData, DeviceInfo, Stacks } from '../../data/model'
+import type { DeviceData, DeviceInfo, Frame, Stacks } from '../../data/model'
 import { formatBytesExact } from '../../layout/format'
+import { quoted } from '../../search/grammar'
 import { OUTSIDE_STEPS, stepQueries } from '../../search/steps'
 import { stepsOf } from '../../steps/steps'
-import { shortPath } from '../../ui/format'
-import { describeFrame } from '../shared/describe'
+import { describeFrame, nameOfStack } from '../shared/describe'
 
 export type Grouping =
   | 'allocation'
@@ -74,7 +74,7 @@ export function groupsOf(
         stacks,
         (stack) => stacks.top(stack)?.name ?? '',
         (name) => `func:${quoted(name)}`,
-        (name) => name,
+        (top) => top.name,
       )
     case 'file':
       return byFrame(
@@ -82,15 +82,15 @@ export function groupsOf(
         stacks,
         (stack) => stacks.top(stack)?.filename ?? '',
         (file) => `file:${quoted(file)}`,
-        shortPath,
+        (top) => top.file,
       )
     case 'line':
       return byFrame(
         data,
         stacks,
-        lineOf(stacks),
+        (stack) => lineText(stacks.top(stack)),
         (line) => (hasLine(line) ? `file:${quoted(line)}` : `func:${quoted(line)}`),
-        shortPath,
+        (top) => (hasLine(lineText(top)) ? `${top.file}:${top.line}` : top.name),
       )
     case 'category':
       return named(data.category, info.categories, (name) => `category:${quoted(name)}`, 'no category')
@@ -105,16 +105,8 @@ export function groupsOf(
   }
 }
 
-/** Text as one term of a query. */
-export function quoted(text: string): string {
-  return /^[\w-]+$/.test(text) ? text : `"${text.replaceAll('"', '""')}"`
-}
-
 function byStack(data: DeviceData, stacks: Stacks): Groups {
-  const topOf = (stack: number): string => {
-    const top = stacks.top(stack)
-    return top ? describeFrame(top) : 'no stack trace'
-  }
+  const topOf = (stack: number): string => nameOfStack(stacks, stack)
   return {
     count: stacks.count,
     of: data.stack,
@@ -143,9 +135,10 @@ function byFrame(
   stacks: Stacks,
   textOf: (stack: number) => string,
   query: (text: string) => string,
-  short: (text: string) => string,
+  short: (top: Frame) => string,
 ): Groups {
   const texts: string[] = []
+  const names: string[] = []
   const numbers = new Map<string, number>()
   const groupOf = new Int32Array(stacks.count).fill(-1)
   // Only stacks that occur: a report of many devices holds those of all.
@@ -153,7 +146,11 @@ function byFrame(
     if (groupOf[stack] < 0) {
       const text = textOf(stack)
       let number = numbers.get(text)
-      if (number === undefined) numbers.set(text, (number = texts.push(text) - 1))
+      if (number === undefined) {
+        numbers.set(text, (number = texts.push(text) - 1))
+        const top = stacks.top(stack)
+        names.push(top ? short(top) : '')
+      }
       groupOf[stack] = number
     }
     return groupOf[stack]
@@ -161,7 +158,7 @@ function byFrame(
   return {
     count: texts.length,
     of,
-    nameOf: (group) => short(texts[group]) || 'not known',
+    nameOf: (group) => names[group] || 'not known',
     fullNameOf: (group) => texts[group],
     queryOf: (group) => (texts[group] ? query(texts[group]) : null),
     numberOf: null,
@@ -169,12 +166,9 @@ function byFrame(
 }
 
 /** "file:line" of the naming frame; its name where it has no file. */
-function lineOf(stacks: Stacks): (stack: number) => string {
-  return (stack) => {
-    const top = stacks.top(stack)
-    if (!top) return ''
-    return top.filename && top.filename !== '??' && top.line > 0 ? `${top.filename}:${top.line}` : top.name
-  }
+function lineText(top: Frame | null): string {
+  if (!top) return ''
+  return top.filename && top.filename !== '??' && top.line > 0 ? `${top.filename}:${top.line}` : top.name
 }
 
 function hasLine(text: string): boolean {

@@ -78,6 +78,32 @@ export function liveSumsOf(
   return live
 }
 
+/** The category of most of a group's bytes at the peak, or of all its bytes where none of it is live there; -1: of an empty group. O(N). */
+export function mainCategories(
+  { N, start, end, size, category, info }: DeviceData,
+  { count: groups, of }: Groups,
+  mask: Uint8Array | null,
+): Int32Array {
+  const kinds = info.categories.length
+  const peakAt = info.peakEvent + 1
+  const [atPeak, inAll] = [new Float64Array(groups * kinds), new Float64Array(groups * kinds)]
+  for (let id = 0; id < N; id++) {
+    if (mask && mask[id] === 0) continue
+    const at = of[id] * kinds + category[id]
+    inAll[at] += size[id]
+    if (start[id] <= peakAt && end[id] > peakAt) atPeak[at] += size[id]
+  }
+  return Int32Array.from({ length: groups }, (_, group) => {
+    let main = -1
+    for (const bytes of [atPeak, inAll]) {
+      let most = 0
+      for (let kind = 0; main < 0 && kind < kinds; kind++) most = Math.max(most, bytes[group * kinds + kind])
+      if (main < 0 && most > 0) main = bytes.indexOf(most, group * kinds) - group * kinds
+    }
+    return main
+  })
+}
+
 /** Events from its birth to its end, as far as the trace shows. */
 export function eventsLived({ start, end, n, P }: DeviceData, id: number): number {
   return (end[id] === P ? n : end[id] - 1) - Math.max(0, start[id] - 1)

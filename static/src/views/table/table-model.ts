@@ -1,14 +1,17 @@
 // From the state to the rows of the table: grouping, filter, sums, order, opened groups. Unchanged parts are cached.
 
+import type { DeviceData, Stacks } from '../../data/model'
 import { Memo } from '../memo'
+import { nameOfStack } from '../shared/describe'
 import type { ViewContext } from '../view'
 import { allocationRows, allocationTable } from './allocation-table'
 import type { Table } from './columns'
 import { groupRows, groupTable } from './group-table'
 import { GROUPINGS, type Grouping, type Groups, groupsOf, whyNot } from './grouping'
 import { countEmpty, inOrder, type SortKeys } from './order'
+import { type EventRange, rangeOf, type RangeSums, sumsInRange } from './range'
 import { type Opened, RowPlan } from './row-plan'
-import { largestOf, liveSumsOf, type Sums, sumsOf } from './sums'
+import { largestOf, liveSumsOf, mainCategories, type Sums, sumsOf } from './sums'
 
 /** Allocations listed under an opened group. */
 const LISTED = 10
@@ -29,12 +32,21 @@ export interface Model {
   /** Null where rows are allocations. */
   groups: Groups | null
   sums: Sums | null
+  /** Index into info.categories by group; null where rows are allocations. */
+  mainCategory: Int32Array | null
   matchesOnly: boolean
+  /** What is typed into the filter. */
+  filter: string
+  /** The events that are summed; null: the table is of a moment. */
+  range: EventRange | null
 }
 
 export class TableModel {
   private readonly groups = new Memo<Groups>()
+  private readonly masks = new Memo<Uint8Array | null>()
   private readonly sums = new Memo<Sums>()
+  private readonly categories = new Memo<Int32Array>()
+  private readonly ranges = new Memo<RangeSums>()
   private readonly rows = new Memo<Int32Array>()
   private readonly table = new Memo<Table>()
   private readonly keys = new Memo<{ keys: SortKeys; isNumber: boolean }>()
@@ -47,32 +59,45 @@ export class TableModel {
     const grouping = groupingOf(context)
     const word = GROUPINGS.find(([name]) => name === grouping)![2]
     const matchesOnly = matches !== null && state.options['table.matches'] !== 'all'
-    const mask = matchesOnly ? matches.mask : null
+    const filter = (state.options['table.filter'] ?? '').trim().toLowerCase()
+    const range = state.options['table.range'] === 'window' && info.events > 0 ? rangeOf(info, state.x) : null
     const matched = matches?.mask ?? null
     const timeUs = data.timeUs
     let groups: Groups | null = null
     let sums: Sums | null = null
     let table: Table
-    if (grouping === 'allocation') {
+    if (grouping !== 'allocation')
+      groups = this.groups.get([data, stacks, grouping], () => groupsOf(grouping, info, data, stacks))
+    const queried = matchesOnly ? matches.mask : null
+    const mask = this.masks.get([data, stacks, groups, queried, filter, range?.first, range?.last], () =>
+      maskOf(data, queried, range, filter, groups ?? { of: data.stack, count: stacks.count, nameOf: nameOf(stacks) }),
+    )
+    let mainCategory: Int32Array | null = null
+    if (!groups) {
       const rows = this.rows.get([data, mask], () => allocationRows(data, mask))
       table = this.table.get([rows, stacks, matched, timeUs, position], () =>
         allocationTable({ info, data, stacks, rows, matched, position }),
       )
     } else {
-      groups = this.groups.get([data, stacks, grouping], () => groupsOf(grouping, info, data, stacks))
-      const made = (sums = this.sums.get([groups, mask, matched, timeUs], () => sumsOf(data, groups!, mask, matched)))
+      const of = groups
+      const made = (sums = this.sums.get([of, mask, matched, timeUs], () => sumsOf(data, of, mask, matched)))
+      const inRange =
+        range && this.ranges.get([of, mask, range.first, range.last], () => sumsInRange(data, of, mask, range))
+      const category = (mainCategory = this.categories.get([of, mask], () => mainCategories(data, of, mask)))
       const rows = this.rows.get([made], () => groupRows(made))
-      table = this.table.get([made, position], () =>
+      table = this.table.get([made, position, inRange], () =>
         groupTable({
           info,
           data,
           stacks,
           grouping,
           word,
-          groups: groups!,
+          groups: of,
           rows,
           sums: made,
-          live: liveSumsOf(data, groups!, mask, position),
+          live: liveSumsOf(data, of, mask, position),
+          mainCategory: category,
+          range: inRange,
         }),
       )
     }
@@ -100,9 +125,41 @@ export class TableModel {
     )
     const folded = zeros > 1 && state.options['table.zeros'] !== 'all' ? zeros : 0
     const plan = this.plan.get([order, opened, folded], () => new RowPlan(order, opened, folded))
-    return { grouping, word, table, sorting, plan, groups, sums, matchesOnly }
+    return { grouping, word, table, sorting, plan, groups, sums, mainCategory, matchesOnly, filter, range }
   }
 }
+
+/** What counts: matches of the query, allocations live within the range, groups whose name contains all words of the filter. Null: all. */
+function maskOf(
+  { N, start, end }: DeviceData,
+  queried: Uint8Array | null,
+  range: EventRange | null,
+  filter: string,
+  { of, count, nameOf }: Pick<Groups, 'of' | 'count' | 'nameOf'>,
+): Uint8Array | null {
+  if (!range && filter === '') return queried
+  const words = filter.split(/\s+/).filter(Boolean)
+  const known = new Int8Array(count)
+  const isNamed = (group: number): boolean => {
+    if (known[group] === 0) {
+      const name = nameOf(group).toLowerCase()
+      known[group] = words.every((word) => name.includes(word)) ? 1 : -1
+    }
+    return known[group] > 0
+  }
+  const mask = new Uint8Array(N)
+  for (let id = 0; id < N; id++) {
+    if (queried?.[id] === 0) continue
+    if (range && !(start[id] <= range.last + 1 && end[id] > range.first)) continue
+    if (words.length === 0 || isNamed(of[id])) mask[id] = 1
+  }
+  return mask
+}
+
+const nameOf =
+  (stacks: Stacks) =>
+  (stack: number): string =>
+    nameOfStack(stacks, stack)
 
 function groupingOf({ state, info, data }: ViewContext): Grouping {
   const grouping = GROUPINGS.find(([name]) => name === state.options['table.group'])?.[0] ?? 'stack'
@@ -115,7 +172,10 @@ function sortingOf(text: string | undefined, { columns }: Table, grouping: Group
   const column = descending ? text!.slice(1) : text
   return columns.some(({ name }) => name === column)
     ? { column: column!, descending }
-    : { column: grouping === 'allocation' ? 'size' : 'live', descending: true }
+    : {
+        column: grouping === 'allocation' ? 'size' : columns.some(({ name }) => name === 'live') ? 'live' : 'rangepeak',
+        descending: true,
+      }
 }
 
 /** Groups that are open, from "3,17". */

@@ -64,10 +64,11 @@ function fillMain(element: HTMLElement, { context, model, columns }: TableRow, r
   columns.forEach((column, i) => {
     const made = cells[i]
     const text = column.text(row)
-    writeCell(made, column, text, column.tip?.(row) ?? text)
+    writeCell(made, column, text, column.tip?.(row) ?? text, column.bar?.(row))
     if (i === 0 && !isAllocation) writeExpander(made, plan.isOpen(row))
     const isColoured = isAllocation ? column.name === 'stack' : i === 0
     if (isColoured) writeSwatch(made, colourOf(context, model, row))
+    else if (column.name === 'category' && !isAllocation) writeSwatch(made, categoryColour(context, model, row))
   })
 }
 
@@ -85,13 +86,14 @@ function cellsOf(element: HTMLElement, columns: readonly Column[]): HTMLElement[
   return made
 }
 
-function classOf({ isNumber, isFrame }: Column): string {
-  return isFrame ? 'cell named' : isNumber ? 'cell number' : 'cell'
+function classOf({ isNumber, isFrame, bar }: Column): string {
+  return isFrame ? 'cell named' : bar ? 'cell number bar' : isNumber ? 'cell number' : 'cell'
 }
 
 /** Writes what changes: a new cell would be styled and laid out whatever it says. */
-function writeCell(made: HTMLElement, { isFrame }: Column, text: string, tip: string): void {
+function writeCell(made: HTMLElement, { isFrame }: Column, text: string, tip: string, bar: number | undefined): void {
   if (made.title !== tip) made.title = tip
+  if (bar !== undefined) made.style.setProperty('--bar', `${(100 * bar).toFixed(1)}%`)
   const words = made.lastElementChild as HTMLElement
   if (isFrame) writeFrameLabel(words, text)
   else setText(words, text)
@@ -124,6 +126,12 @@ function zeroWords({ sorting, table, plan }: Model): string {
 function colourOf({ colouring }: ViewContext, { groups, sums, grouping }: Model, row: number): string | null {
   if (groups && grouping !== colouring.by) return null
   return cssOf(colouring, colouring.keys[groups ? sums!.first[row] : row])
+}
+
+/** Of a group's main category, where colours stand for categories. */
+function categoryColour({ colouring }: ViewContext, { mainCategory }: Model, row: number): string | null {
+  const category = mainCategory?.[row] ?? -1
+  return colouring.by === 'category' && category >= 0 ? cssOf(colouring, category) : null
 }
 
 function swatch(colour: string): HTMLElement {

@@ -15,6 +15,14 @@ export class TableTools {
   readonly element: HTMLElement
   private readonly menu = h('select', { 'aria-label': 'Rows', title: 'What a row stands for' })
   private readonly only: MatchesOnly
+  private readonly filter = h('input', {
+    type: 'search',
+    placeholder: 'Filter rows',
+    'aria-label': 'Filter rows by their name',
+    title: 'Rows whose name contains these words',
+    class: 'table-filter',
+  })
+  private readonly range = h('input', { type: 'checkbox' })
   /** What the menu's entries are for. */
   private data: DeviceData | null = null
 
@@ -23,6 +31,8 @@ export class TableTools {
     actions: TableActions,
   ) {
     this.only = new MatchesOnly((isOn) => store.setOption('table.matches', isOn ? null : 'all'))
+    this.filter.addEventListener('input', () => store.setOption('table.filter', this.filter.value || null))
+    this.range.addEventListener('change', () => store.setOption('table.range', this.range.checked ? 'window' : null))
     this.menu.addEventListener('change', () => this.group(this.menu.value as Grouping))
     const button = (label: string, title: string, run: () => void): HTMLButtonElement =>
       h('button', { type: 'button', title, onclick: run }, label)
@@ -30,6 +40,13 @@ export class TableTools {
       'div',
       { class: 'row wrap table-tools' },
       this.menu,
+      this.filter,
+      h(
+        'label',
+        { class: 'switch', title: "What the events of the timeline's window allocate and free" },
+        this.range,
+        'Sum the window',
+      ),
       this.only.element,
       button('CSV', 'Download the table as CSV', () => actions.save('csv')),
       button('JSON', 'Download the table as JSON', () => actions.save('json')),
@@ -38,7 +55,7 @@ export class TableTools {
   }
 
   /** `matchesOnly`: null where there is no query. */
-  render(info: DeviceInfo, data: DeviceData, grouping: Grouping, matchesOnly: boolean | null): void {
+  render(info: DeviceInfo, data: DeviceData, grouping: Grouping, matchesOnly: boolean | null, isRange: boolean): void {
     if (data !== this.data) {
       fill(
         this.menu,
@@ -51,6 +68,9 @@ export class TableTools {
     }
     this.menu.value = grouping
     this.only.render(matchesOnly)
+    this.range.checked = isRange
+    this.range.disabled = info.events === 0
+    if (document.activeElement !== this.filter) this.filter.value = this.store.state.options['table.filter'] ?? ''
   }
 
   private group(grouping: Grouping): void {

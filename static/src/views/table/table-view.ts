@@ -2,10 +2,12 @@
 
 import { dominantStack, stackShares } from '../../data/held-memory'
 import { deviceName } from '../../ui/devices'
+import { quoted } from '../../search/grammar'
 import { copyText, fill, h } from '../../ui/dom'
 import { download, fileName } from '../../ui/download'
 import { VirtualList } from '../../ui/virtual-list'
 import { MomentBar } from '../moment'
+import { openMenu, termItems } from '../shared/context-menu'
 import { fitting, templateOf, widthOf } from '../shared/column-fit'
 import type { View, ViewContext, ViewParts } from '../view'
 import type { Column } from './columns'
@@ -13,6 +15,7 @@ import { type Heading, momentWords, tableCsv, tableJson, tableMarkdown } from '.
 import { headRow, markSorted } from './header'
 import { warmSorting } from './order'
 import { type Model, openOf, TableModel } from './table-model'
+import { RangeBar } from './range'
 import { cell, fillTableRow } from './table-rows'
 import { TableTools } from './table-tools'
 import { TableWords, whyEmpty } from './table-words'
@@ -28,6 +31,7 @@ export class TableView implements View {
   readonly tools: HTMLElement
   private readonly parts: ViewParts
   private readonly moment: MomentBar
+  private readonly range: RangeBar
   private readonly model = new TableModel()
   private readonly list: VirtualList
   private readonly toolbar: TableTools
@@ -42,6 +46,7 @@ export class TableView implements View {
     this.parts = parts
     const { store } = parts
     this.moment = new MomentBar(store)
+    this.range = new RangeBar(store)
     this.words = new TableWords(parts)
     this.list = new VirtualList({
       name: 'table',
@@ -50,6 +55,7 @@ export class TableView implements View {
       rowHeight: ROW_HEIGHT,
       fill: (row, index) => this.fillRow(row, index),
       onClick: (index, event) => this.clicked(index, event),
+      onMenu: (index, x, y) => this.openMenu(index, x, y),
     })
     this.list.element.classList.add('table')
     this.toolbar = new TableTools(store, {
@@ -61,6 +67,7 @@ export class TableView implements View {
       'section',
       { class: 'column table-view', 'aria-label': 'Table' },
       this.moment.element,
+      this.range.element,
       this.words.query,
       this.words.note,
       this.list.element,
@@ -79,14 +86,16 @@ export class TableView implements View {
     this.context = context
     this.moment.render(context)
     const model = this.model.of(context)
+    this.range.render(model.range, info)
+    if (model.range) this.moment.element.hidden = true
     const before = this.now
     this.now = model
-    this.toolbar.render(info, data, model.grouping, matches && model.matchesOnly)
+    this.toolbar.render(info, data, model.grouping, matches && model.matchesOnly, model.range !== null)
     this.words.render(context, model)
     const isEmpty = model.plan.count === 0
     this.empty.hidden = !isEmpty
     this.list.element.hidden = isEmpty
-    if (isEmpty) this.empty.textContent = whyEmpty(context)
+    if (isEmpty) this.empty.textContent = whyEmpty(context, model)
     const columns = fitting(model.table.columns, this.element.clientWidth - 16)
     if (model.table !== before?.table || columns.length !== this.columns.length) this.showHead(columns)
     markSorted(this.list.head, columns, model.sorting)
@@ -132,7 +141,7 @@ export class TableView implements View {
       if (event.key === 'Enter' && !onControl && this.list.cursor >= 0) return (this.run(this.list.cursor), true)
       if (event.key === ' ' && !onControl && this.list.cursor >= 0) return (this.toggle(this.list.cursor), true)
     }
-    return this.moment.key(event)
+    return !this.now?.range && this.moment.key(event)
   }
 
   debug(): unknown {
@@ -147,6 +156,7 @@ export class TableView implements View {
         visible: this.list.visible,
         cursor: this.list.cursor,
         matchesOnly: model.matchesOnly,
+        range: model.range,
       }
     )
   }
@@ -213,6 +223,26 @@ export class TableView implements View {
       store.set({ query, stack: this.stackOf(line.row), options: { ...options, 'table.matches': 'all' } })
       announce(`Query: ${query}`)
     }
+  }
+
+  /** Searches for a row, or leaves it out; of an allocation for its stack and category. */
+  private openMenu(index: number, x: number, y: number): void {
+    const { store } = this.parts
+    const { plan, table, groups } = this.now!
+    const { data, info } = this.context!
+    const line = plan.at(index)
+    if (line.kind === 'folded') return
+    const id = line.kind === 'child' ? line.id : groups ? -1 : line.row
+    const category = id < 0 ? '' : info.categories[data.category[id]]
+    const terms =
+      id < 0
+        ? [table.queryOf(line.row)]
+        : [`stack:${data.stack[id]}`, category ? `category:${quoted(category)}` : null, `size:${data.size[id]}`]
+    openMenu(
+      terms.flatMap((term) => termItems(store, term)),
+      x,
+      y,
+    )
   }
 
   /** The stack with the most bytes of a group at the moment; 0 where none of it has a trace. */

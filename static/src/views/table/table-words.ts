@@ -1,6 +1,7 @@
 // The lines above the table: the query with what can be done about it, and how many allocations and bytes are listed.
 
 import { formatBytes, formatCount } from '../../layout/format'
+import type { DeviceData } from '../../data/model'
 import { explain } from '../../ui/devices'
 import { copyText, fill, h, setText } from '../../ui/dom'
 import { plural } from '../../ui/format'
@@ -36,13 +37,15 @@ export class TableWords {
       : model.sums
         ? total(model.sums.bytes)
         : this.sizes.get([data.size], () => total(data.size))
+    const listed = model.filter || model.range ? listedIn(model, data) : null
     const left = info.leftOut.filter((name) => LEFT_OUT[name]).map((name) => LEFT_OUT[name])
+    const count = listed ?? matches
     setText(
       this.note,
-      (matches
-        ? `${formatCount(matches.count)} of ${plural(info.allocations, 'allocation')}, `
+      (count
+        ? `${formatCount(count.count)} of ${plural(info.allocations, 'allocation')}, `
         : `${plural(info.allocations, 'allocation')}, `) +
-        `${formatBytes(bytes)}${rows}${left.length ? `. Not in this report: ${left.join(', ')}` : ''}`,
+        `${formatBytes(listed?.bytes ?? bytes)}${rows}${left.length ? `. Not in this report: ${left.join(', ')}` : ''}`,
     )
     this.showQuery(context)
   }
@@ -69,7 +72,18 @@ export class TableWords {
   }
 }
 
-export function whyEmpty({ info, matches }: ViewContext): string {
+/** What the filter and the window leave. */
+function listedIn({ sums, plan: { order } }: Model, { size }: DeviceData): { count: number; bytes: number } {
+  if (!sums) return { count: order.length, bytes: order.reduce((sum, id) => sum + size[id], 0) }
+  return {
+    count: order.reduce((sum, group) => sum + sums.count[group], 0),
+    bytes: order.reduce((sum, group) => sum + sums.bytes[group], 0),
+  }
+}
+
+export function whyEmpty({ info, matches }: ViewContext, { filter, range }: Model): string {
+  if (filter) return `No row has a name with “${filter}”.`
+  if (range && info.allocations > 0) return 'Nothing is allocated within the window.'
   if (info.allocations === 0) return explain(info) ?? 'This device has no allocations.'
   return matches
     ? `None of the ${formatCount(info.allocations)} allocations matches the query.`

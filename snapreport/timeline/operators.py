@@ -1,0 +1,123 @@
+"""The operator that tells apart the stacks of one line: ``linear`` and ``softmax`` of ``forward dit.py:125``.
+
+A line of the program often calls a module in which ten operators allocate. They are read from the frames inside the
+one that names a stack: PyTorch's dispatcher, nodes of autograd, functions and modules of ``torch.nn``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from snapreport.memoize import memoize
+from snapreport.reading.recording import Recording
+from snapreport.timeline.own_code import launched_from, own_places, stack_names
+
+SEPARATOR = " · "
+"""Between a line and its operator."""
+_DISPATCHED = r"\bat::_ops::_*(\w+)::(?:call|redispatch)\b"
+_CALLED = (
+    r"\b(?:torch::autograd::THPVariable_|at::native::(?:structured_)?)_*(\w+?)"
+    r"(?:_symint|_cuda_out|_out_cuda|_cuda|_out)?(?:::impl)?\("
+)
+_NODE = r"\b(\w+Backward\d*(?:_\w+)?|AccumulateGrad)::apply\b"
+# An overload's name follows the operator's: add_Tensor, softmax_int, sum_dim_IntList.
+_OVERLOAD = (
+    r"(\w*?[a-z0-9]_?)_(?:(?:Tensor|Scalar)\w*"
+    r"|(?:int|dtype|device|dim|self|out|correction|generator|memory_format|source)(?:_\w+)?)$"
+)
+_FUNCTIONS = r"(?:^|/)torch/(?:nn/)?functional\.py$"
+_MODULES = r"(?:^|/)torch/nn/modules/(\w+)\.py$"
+_FRAMEWORK = ("module", "container", "utils")
+_HELPERS = r"^(?:fn|handle_torch_function|has_torch_function\w*|_verify\w*|_get_softmax_dim)$"
+# Every operator that returns a new tensor ends in one of these.
+_FACTORY = r"^(?:new_)?empty|^resize_|^set_"
+# Code that allocates different things line by line, without an operator that says which.
+_OPTIMIZER = r"(?:^|/)torch/optim/(\w+\.py)$"
+_COMPILED = r"(?:^|/)torchinductor_[^/]*/"
+
+
+@memoize
+def frame_operators(recording: Recording) -> pl.Series:
+    """String per row of ``frames``: the operator that a frame stands for, binds or implements; "" for none."""
+    called = recording.frames["name"].str.extract(_CALLED)
+    operators = _dispatched(recording)
+    return pl.select(operator=pl.when(pl.lit(operators) != "").then(operators).otherwise(called.fill_null("")))[
+        "operator"
+    ]
+
+
+def _dispatched(recording: Recording) -> pl.Series:
+    """String per row of ``frames``: the operator of the dispatcher, autograd or ``torch.nn.functional``."""
+    name, file = pl.col("name"), _file()
+    dispatched = name.str.extract(_DISPATCHED)
+    function = pl.when(file.str.contains(_FUNCTIONS) & ~name.str.contains(_HELPERS)).then(
+        name.str.strip_chars_start("_")
+    )
+    operator = pl.coalesce(dispatched.str.extract(_OVERLOAD), dispatched, name.str.extract(_NODE), function, pl.lit(""))
+    return recording.frames.select(operator=operator)["operator"]
+
+
+@memoize
+def stack_operators(recording: Recording) -> pl.Series:
+    """String per stack: the operator that tells it from other stacks with the same line, "" where none does.
+
+    That is the outermost operator inside the frame that names the stack, or, where several stacks of the line share it,
+    the innermost that does not only make room for a result. A line with one operator needs none.
+    """
+    outer, inner = _outer_and_inner(recording)
+    stacks = pl.DataFrame({"line": own_places(recording), "outer": outer, "inner": inner})
+    shared = pl.col("inner").n_unique().over("line", "outer") > 1
+    stacks = stacks.with_columns(operator=pl.when(shared).then("inner").otherwise("outer"))
+    distinguishes = pl.col("operator").n_unique().over("line") > 1
+    return stacks.select(
+        pl.when(distinguishes & (pl.col("line") != "")).then("operator").otherwise(pl.lit("")).alias("operator")
+    )["operator"]
+
+
+@memoize
+def stack_labels(recording: Recording) -> pl.Series:
+    """String per stack: its name, ``forward dit.py:125 · linear from train.py:42``; "" for an empty stack."""
+    operator = pl.lit(stack_operators(recording))
+    suffix = pl.when(operator != "").then(pl.concat_str([pl.lit(SEPARATOR), operator])).otherwise(operator)
+    parts = pl.lit(own_places(recording)), suffix, pl.lit(launched_from(recording))
+    return pl.select(label=pl.concat_str(parts))["label"]
+
+
+def _outer_and_inner(recording: Recording) -> tuple[pl.Series, pl.Series]:
+    """The outermost and the innermost operator inside the naming frame of each stack, "" without one."""
+    flat, offsets = recording.stack_frames, recording.stack_offsets
+    operators = _dispatched(recording)
+    is_factory = operators.str.contains(_FACTORY)
+    place = stack_names(recording).place
+    outer, inner = np.full((2, len(offsets) - 1), "", object)
+    # The more one says, the later it comes: a stack keeps the last.
+    for words in (
+        operators.set(~is_factory, ""),
+        _places_and_modules(recording),
+        operators.set(is_factory, ""),
+    ):
+        at = np.flatnonzero((words != "").to_numpy()[flat])
+        stack = np.searchsorted(offsets, at, "right") - 1
+        inside = at - offsets[stack] < place[stack]
+        at, stack = at[inside], stack[inside]
+        text = words.to_numpy()[flat[at]]
+        outer[stack] = text  # the last assignment wins: the outermost
+        inner[stack[::-1]] = text[::-1]
+    return pl.Series(outer, dtype=pl.String), pl.Series(inner, dtype=pl.String)
+
+
+def _places_and_modules(recording: Recording) -> pl.Series:
+    """String per row of ``frames``: ``adam.py:179`` of an optimizer, ``compiled:3063``, ``linear`` of a module of
+    ``torch.nn``, "" of others.
+    """
+    file, line = _file(), pl.col("line").cast(pl.String)
+    compiled = pl.when(file.str.contains(_COMPILED)).then(pl.concat_str([pl.lit("compiled:"), line]))
+    module = file.str.extract(_MODULES)
+    module = pl.when(pl.col("name").str.contains("forward") & ~module.is_in(_FRAMEWORK)).then(module)
+    optimizer = pl.concat_str([file.str.extract(_OPTIMIZER), pl.lit(":"), line])
+    return recording.frames.select(t=pl.coalesce(compiled, module, optimizer, pl.lit("")))["t"]
+
+
+def _file() -> pl.Expr:
+    return pl.col("filename").str.replace_all("\\", "/", literal=True)

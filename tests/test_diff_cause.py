@@ -1,0 +1,40 @@
+"""The cause of a changed peak in words: of runs that differ in one option, and none where it is not proved."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from planted import planted
+
+from snapreport.findings.diff import diff
+from snapreport.findings.diff_cause import cause_of
+from snapreport.report.comparison import Comparison
+from snapreport.report.diff_text import diff_text
+
+SMALL: dict[str, Any] = {
+    "layers": 2, "hidden": 128, "heads": 4, "sequence": 64, "batch": 4, "vocabulary": 4096, "steps": 2,
+}  # fmt: skip
+CAUSES: list[tuple[str, dict[str, Any], str]] = [
+    ("eager", {"sequence": 128}, "attention scores ×4: the sequence length doubled."),
+    ("eager", {"sequence": 96}, "attention scores ×2.25: the sequence length is 1.5 times what it was."),
+    ("eager", {"sequence": 32}, "attention scores ×0.25: the sequence length was halved."),
+    ("eager", {"batch": 8}, "activations ×2, attention scores ×2: the batch size doubled."),
+    ("flash", {"batch": 8}, "activations ×2: the batch size or the sequence length doubled."),
+    ("flash", {"sequence": 128}, "activations ×2: the batch size or the sequence length doubled."),
+    ("eager", {"hidden": 256}, ""),
+    ("eager", {"attention": "flash"}, ""),
+    ("flash", {"regression": 2.0}, ""),
+    ("eager", {"seed": 1}, ""),
+]
+
+
+@pytest.mark.parametrize(("attention", "change", "expected"), CAUSES, ids=str)
+def test_the_cause_of_a_changed_peak(attention: str, change: dict[str, Any], expected: str) -> None:
+    options = {**SMALL, "attention": attention}
+    result = diff(planted("training", **options), planted("training", **{**options, **change}))
+    cause = cause_of(result, result.devices[0])
+    assert cause.endswith(expected) if expected else cause == ""
+    if expected:
+        assert str(Comparison(result).headline[0]).startswith(f"cuda:0: {cause} The peak went from ")
+        assert f"\n  {cause}\n  peak: " in diff_text(result)

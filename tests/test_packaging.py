@@ -262,3 +262,23 @@ def test_links_of_the_readme_are_absolute_in_a_package_index() -> None:
         if not link.startswith(("https:", "#")):
             kind = "raw" if link.endswith(".png") else "blob"
             assert absolute == f"{urls['Repository']}/{kind}/v1.2.3/{link}" and (corpus.ROOT / link).exists()
+
+
+def test_compiled_templates_are_kept_where_that_is_possible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second process compiles none; where none can be written, reports are written all the same."""
+    from snapreport.report import page
+
+    def shown() -> str:
+        made = page._environment.__wrapped__()
+        monkeypatch.setattr(made.bytecode_cache, "directory", str(folder))
+        return str(made.get_template("footer.html.j2").render(size="7 B"))
+
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    folder = tmp_path / "__pycache__"
+    first = shown()
+    assert list(folder.iterdir())
+    monkeypatch.setattr("jinja2.Environment.compile", None)  # would fail
+    assert shown() == first
+    monkeypatch.undo()
+    folder = tmp_path / "absent" / "__pycache__"
+    assert shown() == first

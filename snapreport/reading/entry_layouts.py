@@ -91,6 +91,10 @@ class Layout:
     def has_frames(self) -> bool:
         return self.names[-1] == "frames"
 
+    def is_null(self, key: str) -> bool:
+        """Whether the value of one of ``INT_KEYS`` is None."""
+        return self.values[key][1][0] == NONE
+
     @property
     def width(self) -> int:
         """Bytes of a row of :class:`Heads` that this layout needs: a word can be read where a value begins."""
@@ -167,7 +171,7 @@ def layout_of(entry: Entry, data: bytes) -> Layout | None:
 
 def _is_read(key: str, value: bytes) -> bool:
     if key in INT_KEYS:
-        return value[0] in INTEGERS or (value[0] == LONG1 and 1 <= value[1] <= _WORD)
+        return value[0] in INTEGERS or value[0] == NONE or (value[0] == LONG1 and 1 <= value[1] <= _WORD)
     is_text = key in TEXT_KEYS and value[0] == SHORT_TEXT and value[-1] == MEMOIZE
     return is_text or not (key in TEXT_KEYS or key in POOL_KEYS) or len(value) <= _WORD
 

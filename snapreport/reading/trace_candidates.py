@@ -211,6 +211,8 @@ class CandidateReader:
         fit = after < ends if layout.has_frames else after == ends
         columns = {}
         for key in layout.names:
+            if key in INT_KEYS and layout.is_null(key):
+                continue
             if key in INT_KEYS:
                 columns[key] = layout.integers(key, bytes_of)
                 if key in ("addr", "size"):

@@ -40,6 +40,8 @@ _FEWEST, _MOST, _GROWTH = 256, 1 << 20, 8
 # and some seconds, in which a recorder's frames and layouts become known. Unpickling takes twice as long with columns
 # to collect; parsing what a recorder writes, half.
 ALLOWED_SHARE, ALLOWED_SECONDS = 0.1, 0.1
+# The share of that while all entries had to be read alone.
+UNREAD_SHARE = 0.25
 # The share of that after which parsing is given up though its last pieces were faster than unpickling.
 PATIENCE = 2
 _CHECKED_EVERY = 16  # entries read alone: a thread's clock takes a microsecond to read, in a sandbox 100
@@ -106,7 +108,8 @@ class TraceParser:
         )
 
     def _allowed(self, count: int) -> float:
-        return ALLOWED_SECONDS + (count + ALLOWED_SHARE * self._size) * _unpickling_seconds()
+        seconds = ALLOWED_SECONDS + (count + ALLOWED_SHARE * self._size) * _unpickling_seconds()
+        return seconds if self.rows > self.alone else seconds * UNREAD_SHARE
 
     def begin(self) -> None:
         """A trace begins: the list of its entries has been stored in the memo, and is on top of the stack."""

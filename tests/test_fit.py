@@ -62,6 +62,11 @@ def test_a_product_of_width_and_width_and_number_has_no_constant_part() -> None:
     assert size_laws(np.array([8.0, 16.0]), sizes, 1).sizes(40)[0] == 100 * 1600 + 280
 
 
+def test_small_squares_are_no_line() -> None:
+    sizes = np.array([[4 * v * v] for v in (4, 8, 16)])
+    assert size_laws(np.array([4.0, 8.0, 16.0]), sizes, 2).sizes(32)[0] == 4 * 32 * 32
+
+
 def test_what_one_recording_alone_has_takes_the_law_of_its_size() -> None:
     sizes = np.array([[400, 800, -1, -1], [800, 800, 800, 33]])
     found = size_laws(np.array([4.0, 8.0]), np.array(sizes), 1)

@@ -34,7 +34,15 @@ def recorded(**changes: Any) -> dict[str, Any]:
         "allocator": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
         "options": {"stacks": "python", "steps": [3, 6], "max_entries": 1_000_000},
         "git": {"commit": COMMIT, "remote": "git@github.com:team/project.git", "root": "/code", "dirty": True},
-        "devices": {0: {"name": "H100", "uuid": "GPU-1", "total_bytes": 80 * GIB, "memory_stats": {"num_ooms": 1}}},
+        "devices": {
+            0: {
+                "name": "H100",
+                "uuid": "GPU-1",
+                "total_bytes": 80 * GIB,
+                "resident_threads": 132 * 2048,
+                "memory_stats": {"num_ooms": 1},
+            }
+        },
         "memory_at_start": {},
         "memory_at_dump": {0: {"free_bytes": GIB, "total_bytes": 80 * GIB}},
         "steps": [],
@@ -62,6 +70,7 @@ def test_everything_is_read(tmp_path: Path) -> None:
     assert metadata.options == {"stacks": "python", "steps": "3:6", "max_entries": "1000000"}
     assert metadata.git.commit == COMMIT and metadata.git.dirty is True
     assert metadata.devices[0].total_bytes == 80 * GIB and metadata.devices[0].stats == {"num_ooms": 1}
+    assert metadata.devices[0].resident_threads == 132 * 2048
     assert metadata.memory_at_dump == {0: (GIB, 80 * GIB)}
 
 

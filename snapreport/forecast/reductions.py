@@ -139,7 +139,7 @@ def sums_of(trace: Trace) -> Sums:
     item_bytes[~is_sure] = 2 if 2 * (item_bytes[is_sure] == 2).sum() > is_sure.sum() else 4
     of_output = Sums(lasting[request], result, summed, np.full_like(summed, -1), item_bytes, parts, semaphores)
     of_input = replace(of_output, counted=given, weight=weight)
-    threads = _device_threads(of_output.where(is_sure), size)
+    threads = _recorded_threads(trace) or _device_threads(of_output.where(is_sure), size)
     first = (weight >= 0) & (given >= 0) & (size[given] % np.maximum(width * item_bytes, 1) == 0)
     first &= _as_recorded(of_input, size, threads)
     second = ~first & (summed >= 0) & _as_recorded(of_output, size, threads)
@@ -215,6 +215,14 @@ def _freed_soon(
         first = np.where(whole & ~freed_before, freed, first)
         freed_before |= is_free
     return np.where(summed < 0, first, summed), item_bytes, summed >= 0
+
+
+def _recorded_threads(trace: Trace) -> int:
+    """Threads that the device runs at once, as the recorder noted; 0 if unknown."""
+    timeline = trace.timeline
+    recorder = timeline.recording.recorder
+    device = recorder.devices.get(timeline.device) if recorder else None
+    return device.resident_threads if device else 0
 
 
 def _device_threads(sums: Sums, size: np.ndarray) -> int:

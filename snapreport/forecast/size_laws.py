@@ -82,7 +82,9 @@ def _from_two(laws: SizeLaws, rows: np.ndarray, x: np.ndarray, y: np.ndarray) ->
 def _from_three(laws: SizeLaws, rows: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:
     (x0, x1, x2), (y0, y1, y2) = x, y
     slope = (y1 - y0) / (x1 - x0)
-    line = np.abs(y0 + slope * (x2 - x0) - y2) <= ROUNDING
+    # Small squares are near a line, too.
+    square = (y0 * x1 * x1 == y1 * x0 * x0) & (y0 * x2 * x2 == y2 * x0 * x0)
+    line = ~square & (np.abs(y0 + slope * (x2 - x0) - y2) <= ROUNDING)
     c = np.where(line, 0.0, ((y2 - y0) / (x2 - x0) - slope) / (x2 - x1))
     b = np.where(line, slope, slope - c * (x0 + x1))
     a = y0 - x0 * (b + c * x0)

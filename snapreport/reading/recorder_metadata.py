@@ -32,12 +32,15 @@ _Memory = dict[int, tuple[int, int]]
 
 @dataclass(frozen=True)
 class Device:
-    """A device as its driver describes it. stats: ``torch.cuda.memory_stats`` when the snapshot was written."""
+    """A device as its driver describes it. stats: ``torch.cuda.memory_stats`` when the snapshot was written.
+    resident_threads: that run at once; 0 if unknown.
+    """
 
     name: str
     uuid: str
     total_bytes: int
     stats: dict[str, int]
+    resident_threads: int = 0
 
 
 @dataclass(frozen=True)
@@ -158,7 +161,8 @@ def _devices(value: dict[Any, Any]) -> dict[int, Device]:
         total = _int(_dict(facts).get("total_bytes"), SIZE)
         if _int(number, (0, 65_535)) is not None and total is not None:
             stats = _ints(facts.get("memory_stats"), MOST_STATS)
-            found[number] = Device(_text(facts.get("name"), 200), _text(facts.get("uuid"), 64), total, stats)
+            name, uuid = _text(facts.get("name"), 200), _text(facts.get("uuid"), 64)
+            found[number] = Device(name, uuid, total, stats, _int(facts.get("resident_threads"), SIZE) or 0)
     return found
 
 

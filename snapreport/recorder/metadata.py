@@ -84,7 +84,9 @@ def distributed_facts() -> dict[str, str]:
 
 
 def device_facts(kind: str = "cuda") -> dict[int, dict[str, Any]]:
-    """``name``, ``uuid``, ``total_bytes`` and ``memory_stats`` of each device that this process uses."""
+    """``name``, ``uuid``, ``total_bytes``, ``resident_threads`` (that run at once, 0 if unknown) and ``memory_stats``
+    of each device that this process uses.
+    """
     module = getattr(sys.modules["torch"], kind)
     facts = {}
     for device in used_devices(kind):
@@ -93,6 +95,8 @@ def device_facts(kind: str = "cuda") -> dict[int, dict[str, Any]]:
             "name": str(properties.name),
             "uuid": str(getattr(properties, "uuid", "")),
             "total_bytes": int(properties.total_memory),
+            "resident_threads": getattr(properties, "multi_processor_count", 0)
+            * getattr(properties, "max_threads_per_multi_processor", 0),
             "memory_stats": {k: v for k, v in module.memory_stats(device).items() if type(v) is int},
         }
     return facts

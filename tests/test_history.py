@@ -112,6 +112,26 @@ def test_a_commit_is_replaced(tmp_path: Path) -> None:
     assert commits[1]["peak_allocated_bytes"] > commits[2]["peak_allocated_bytes"]
 
 
+def test_digests_are_kept_as_they_are_and_memory_without_a_stack_trace_has_a_name(tmp_path: Path) -> None:
+    """As a job of CI writes them where the snapshot is. What grows here has no stack trace."""
+    snap, digest = tmp_path / "snap.pickle", tmp_path / "snap.digest"
+    for commit in range(8):
+        content = program(0, random.Random(1))
+        for event in content["device_traces"][0]:
+            if event["frames"][0]["name"] == BAD:
+                event["size"] += 60 * MIB * (commit >= 4)
+                event["frames"] = []
+        snap.write_bytes(pickle.dumps(content))
+        assert in_process("digest", snap, "-o", digest, "--force").code == 0
+        run = in_process("history", "add", tmp_path / "h", digest, "--commit", f"c{commit}")
+        assert run.code == 0, run.err
+        assert [path.read_bytes() for path in (tmp_path / "h").glob(f"*-c{commit}.digest")] == [digest.read_bytes()]
+    text = in_process("history", tmp_path / "h").out
+    assert text.startswith("c4: peak allocated 600 → 660 MiB, allocations without a stack trace +60.0 MiB")
+    digest.write_bytes(digest.read_bytes()[:-5])
+    assert in_process("history", "add", tmp_path / "h", digest, "--commit", "c9").code == 2
+
+
 @pytest.mark.parametrize(
     ("line", "said"),
     [

@@ -20,6 +20,7 @@ from snapreport.commands.shared import (
     redaction_only,
 )
 from snapreport.output_file import check_output
+from snapreport.reading.redaction import Redaction
 from snapreport.terminal import echo, lines
 
 
@@ -84,20 +85,34 @@ def add(
     redact_pattern: tuple[str, ...],
     strip_prefix: tuple[str, ...],
 ) -> None:
-    """Keep the digest of a snapshot for a commit; one that is there is replaced."""
+    """Keep the digest of a snapshot, or a digest, for a commit; one that is there is replaced."""
     redaction = redaction_only(redact, redact_pattern, strip_prefix)
     check_inputs([snap])
     with progress.shown():
         from snapreport.history.store import add as keep
 
-        (snapshot,) = load_all([snap], redaction=redaction)
-        recorder = snapshot.recording.recorder
-        recorded = recorder.git.commit if recorder and recorder.git else ""
+        data, recorded = _digest(snap, redaction)
         chosen = commit or recorded or _head()
         if not chosen:
             raise click.UsageError("--commit is needed: none was recorded, and this is no working copy of git")
-        row, size = keep(Path(folder), snapshot, chosen, label, time_us)
-    echo(lines([f"{folder}: {row.commit}: {size:,} bytes"]), err=True)
+        row = keep(Path(folder), data, chosen, label, time_us)
+    echo(lines([f"{folder}: {row.commit}: {len(data):,} bytes"]), err=True)
+
+
+def _digest(snap: str, redaction: Redaction | None) -> tuple[bytes, str]:
+    """The digest of a file that is a snapshot or one itself, and the commit that was recorded, "" for none."""
+    from snapreport.jobs.digest import digest_bytes, read_digest
+    from snapreport.jobs.digest_format import is_digest
+
+    if snap != "-" and is_digest(Path(snap).read_bytes()[:100]):
+        if redaction is not None:
+            raise click.UsageError("options of redaction are for snapshots; a digest is redacted when it is made")
+        data = Path(snap).read_bytes()
+        read_digest(data)
+        return data, ""
+    (snapshot,) = load_all([snap], redaction=redaction)
+    recorder = snapshot.recording.recorder
+    return digest_bytes(snapshot), recorder.git.commit if recorder and recorder.git else ""
 
 
 def _head() -> str:

@@ -11,7 +11,7 @@ from snapreport.errors import SnapshotError
 from snapreport.history.levels import Level, levels
 from snapreport.history.store import Entry
 from snapreport.jobs.digest_model import Digest
-from snapreport.jobs.place_changes import growth
+from snapreport.jobs.place_changes import growth, place_name
 from snapreport.number_format import arrow_text, bytes_text, device_name, plural
 
 ALLOCATED, RESERVED = "allocated", "reserved"
@@ -82,7 +82,7 @@ def _shift(found: Sequence[Entry], measure: str, before: Level, after: Level) ->
 
 def shift_text(found: Sequence[Entry], shift: Shift) -> str:
     """One sentence, for terminal and page."""
-    places = [f"{one.function} {one.file} {signed(one.change_bytes)}" for one in shift.places]
+    places = [f"{place_name((one.function, one.file))} {signed(one.change_bytes)}" for one in shift.places]
     text = f"{found[shift.index].name}: peak {shift.measure} {arrow_text(shift.before_bytes, shift.after_bytes)}"
     if places:
         text += f", {'; '.join(places)}"

@@ -16,10 +16,9 @@ import msgspec
 from msgspec import Struct
 
 from snapreport.errors import SnapshotError
-from snapreport.jobs.digest import digest_bytes, read_digest
+from snapreport.jobs.digest import read_digest
 from snapreport.jobs.digest_model import Digest
 from snapreport.output_file import write_file
-from snapreport.snapshot import Snapshot
 
 LIST = "history.jsonl"
 
@@ -47,17 +46,14 @@ class Entry:
         return f"{commit} ({self.row.label})" if self.row.label else commit
 
 
-def add(folder: Path, snapshot: Snapshot, commit: str, label: str = "", time_us: int | None = None) -> tuple[Row, int]:
-    """Keep the digest of a snapshot; the row, and the bytes of the digest. A commit that is there is replaced. Raises
-    :class:`SnapshotError`.
-    """
+def add(folder: Path, data: bytes, commit: str, label: str = "", time_us: int | None = None) -> Row:
+    """Keep a digest; its row. A commit that is there is replaced. Raises :class:`SnapshotError`."""
     if not commit.strip() or not commit.isprintable() or len(commit) > 200:
         raise SnapshotError(f"{commit!r} is no name of a commit")
     folder.mkdir(parents=True, exist_ok=True)
     rows = _rows(folder) if (folder / LIST).exists() else []
     same = next((row for row in rows if row.commit == commit), None)
     name = same.digest if same else f"{len(rows):05}-{re.sub('[^0-9A-Za-z._-]', '-', commit)[:40]}.digest"
-    data = digest_bytes(snapshot)
     write_file(folder / name, data, "the digest")
     row = Row(commit, name, label or (same.label if same else ""), time_us or (same.time_us if same else None))
     if same is None:
@@ -66,7 +62,7 @@ def add(folder: Path, snapshot: Snapshot, commit: str, label: str = "", time_us:
     elif row != same:
         lines = [msgspec.json.encode(row if one is same else one) for one in rows]
         write_file(folder / LIST, b"\n".join(lines) + b"\n", "the list")
-    return row, len(data)
+    return row
 
 
 def entries(folder: str | os.PathLike[str]) -> list[Entry]:

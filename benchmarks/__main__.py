@@ -28,6 +28,9 @@ remedies
 recording
         cost of recording a program with CUDA, or over the driver of tests/fakecuda (``SNAPREPORT_FAKE_TORCH``): time
         per step, host memory per million events, snapshots written by pickle.dump and streamed
+modules
+        programs recorded over the driver of tests/fakecuda: share of bytes whose module, name and shape are right, and
+        whether memory_stats are those without recording; names of programs may be given
 fit     thirty programs at five values of a number, recorded over the driver of tests/fakecuda:
         peaks foretold from one, two or three of them against the runs, and the largest value on three cards; and
         programs with two remedies
@@ -71,6 +74,7 @@ from benchmarks import (
     job_digests,
     job_outliers,
     leaks,
+    modules,
     peers,
     recording,
     remedies,
@@ -144,6 +148,7 @@ def main() -> None:
             "fit",
             "leaks",
             "recording",
+            "modules",
             "remedies",
             "categories",
             "whatif",
@@ -201,6 +206,7 @@ def main() -> None:
                 "fit",
                 "leaks",
                 "recording",
+                "modules",
                 "remedies",
                 "categories",
                 "whatif",
@@ -270,6 +276,8 @@ def main() -> None:
         elif options.what == "recording":
             document["rows"] = recording.measure()
             print(recording.table(document["rows"]))
+        elif options.what == "modules":
+            document["rows"] = modules.run_all([str(name) for name in options.snapshots])
         elif options.what == "shapes":
             document["rows"] = []
             print(shapes.HEAD)

@@ -1,7 +1,8 @@
 """The program that ``python -m benchmarks recording`` measures, run by a Python with CUDA; prints one JSON object.
 
-``steps off|state|all COUNT``: seconds of each training step. ``dump KIND EVENTS``: a trace of that many events, and
-what it takes to write it; KIND is ``pickle.dump``, or a compression of snapreport's recorder.
+``steps off|state|all|plain|modules COUNT``: processor seconds of each training step; ``plain`` is
+``snapreport.record()`` without notes of modules. ``dump KIND EVENTS``: a trace of that many events, and what it takes
+to write it; KIND is ``pickle.dump``, or a compression of snapreport's recorder.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Any
 import torch
 
 from snapreport.recorder.allocator import CudaRecorder
+from snapreport.recorder.api import record
 from snapreport.recorder.dump import SUFFIXES, write_snapshot, zstd_available
 from snapreport.recorder.options import Options
 
@@ -30,19 +32,24 @@ def resident() -> int:
 
 
 def steps(mode: str, count: int) -> dict[str, Any]:
-    if mode != "off":
+    recorder = None
+    if mode in ("plain", "modules"):
+        recorder = record(at_exit=False, on_oom=False, modules=mode == "modules").start()
+    elif mode != "off":
         torch.cuda.memory._record_memory_history(mode, context=mode, stacks="python", max_entries=1_000_000)
     layer = torch.nn.TransformerEncoderLayer(128, 4, 512, batch_first=True)
     model = torch.nn.TransformerEncoder(layer, 6, enable_nested_tensor=False).cuda()
     optimizer = torch.optim.AdamW(model.parameters())
     taken = []
     for _ in range(WARMUP + count):
-        began = time.perf_counter()
+        began = time.process_time()  # of all threads; other programs on the machine count less
         model(torch.randn(4, 64, 128, device="cuda")).sum().backward()
         optimizer.step()
         optimizer.zero_grad()
         torch.cuda.synchronize()
-        taken.append(time.perf_counter() - began)
+        taken.append(time.process_time() - began)
+    if recorder is not None:
+        recorder.stop()
     return {
         "seconds": taken[WARMUP:],
         "allocations": torch.cuda.memory_stats()["allocation.all.allocated"],

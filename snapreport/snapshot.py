@@ -73,7 +73,8 @@ class Snapshot:
 
     def allocations(self, device: int, *, with_stacks: bool = False) -> pl.DataFrame:
         """A row per allocation, in order of allocation. with_stacks: with ``function``, ``file``, ``line``,
-        ``forward_stack``, ``module`` and ``module_source``, see :func:`snapreport.timeline.stack_columns.with_stacks`.
+        ``forward_stack``, ``forward_lines`` and ``forward_source``, see
+        :func:`snapreport.timeline.stack_columns.with_stacks`.
         """
         if with_stacks:
             from snapreport.timeline.stack_columns import with_stacks as joined

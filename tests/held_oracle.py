@@ -19,7 +19,7 @@ import table_oracle
 
 from snapreport.reading.noise import PYTHON
 
-CALLS = ("_call_impl", "_wrapped_call_impl", "_slow_forward", "__call__")
+CALLS = ("_call_impl", "_wrapped_call_impl", "_slow_forward", "__call__", "inner")
 NO_FRAMES = "allocations without a stack trace"
 Row = dict[str, Any]
 

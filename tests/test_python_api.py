@@ -49,14 +49,14 @@ def test_frames_and_joined_columns(name: str) -> None:
         assert table.select(plain.columns).equals(plain)
         added = {column: dtype for column, dtype in table.schema.items() if column not in plain.columns}
         assert added == {
-            "function": pl.String, "file": pl.String, "line": pl.Int64, "forward_stack": pl.Int32, "module": pl.String,
-            "module_source": pl.Enum(["stack", "forward", "none"]),
+            "function": pl.String, "file": pl.String, "line": pl.Int64, "forward_stack": pl.Int32,
+            "forward_lines": pl.String, "forward_source": pl.Enum(["stack", "forward", "none"]),
         }  # fmt: skip
         for a, row in list(zip(replay.allocations, table.iter_rows(named=True), strict=True))[::7]:
             assert snapshot.frames(row["stack"]).rows() == list(a.stack)
             place = (row["file"], row["line"], row["function"])
             assert place in a.stack if a.stack else place == (None, None, None)
-            assert (row["module"] is None) == (row["module_source"] == "none")
+            assert (row["forward_lines"] is None) == (row["forward_source"] == "none")
     assert not len(snapshot.frames(0))
     with pytest.raises(KeyError, match="no stack -1"):
         snapshot.frames(-1)
@@ -81,6 +81,6 @@ def test_a_gradient_without_a_stack_has_the_module_of_its_forward() -> None:
     path.write_bytes(pickle.dumps({"segments": [], "device_traces": [trace]}, 4))
     table = snapreport.load(path).allocations(0, with_stacks=True)
     both, one = "net.py:7 › block.py:5", "block.py:5"
-    assert table["module"].to_list() == [both, both, both, None, one, None]
-    assert table["module_source"].to_list() == ["stack", "forward", "forward", "none", "stack", "none"]
+    assert table["forward_lines"].to_list() == [both, both, both, None, one, None]
+    assert table["forward_source"].to_list() == ["stack", "forward", "forward", "none", "stack", "none"]
     assert [number > 0 for number in table["forward_stack"].to_list()] == [False, True, True, False, True, False]

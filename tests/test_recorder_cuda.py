@@ -107,7 +107,7 @@ def test_ranks(torch_cuda: FakeTorch, tmp_path: Path) -> None:
         assert distributed["TORCHELASTIC_RUN_ID"] and distributed["GROUP_RANK"] == "0"
 
 
-@pytest.mark.parametrize(("kind", "first"), [("ddp", "module.0.weight"), ("fsdp", "0.weight")])
+@pytest.mark.parametrize(("kind", "first"), [("ddp", "0.weight"), ("fsdp", "0.weight")])
 def test_parallel_training(torch_cuda: FakeTorch, tmp_path: Path, kind: str, first: str) -> None:
     """DDP and FSDP2 over two processes: each rank has its file, its device, and its shard of a parameter by name."""
     worker = ["--no-python", *torch_cuda.start(is_new=False), PROGRAMS / "parallel.py", kind]

@@ -85,6 +85,10 @@ def _signal(ctx: click.Context, param: click.Parameter, value: str | None) -> st
 )
 @click.option("--annotations", is_flag=True, help="Record record_function regions and profiler steps too.")
 @click.option(
+    "--modules/--no-modules", default=True, show_default=True,
+    help="Note which module of the program allocates, and the shapes of what modules return.",
+)  # fmt: skip
+@click.option(
     "--keep", metavar="N", type=click.IntRange(1), default=3, show_default=True,
     help="Periodic dumps, and OOM dumps, to keep of each process.",
 )  # fmt: skip

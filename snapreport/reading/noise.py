@@ -50,7 +50,7 @@ _NATIVE = "|".join(
 )
 # Call machinery in Python: between any two modules of a model, or between a command line and a script.
 _MACHINERY = (
-    (r"torch/nn/modules/module\.py$", r"^(_call_impl|_wrapped_call_impl)$"),
+    (r"torch/nn/modules/module\.py$", r"^(_call_impl|_wrapped_call_impl|inner)$"),
     (r"torch/utils/_contextlib\.py$", r"^decorate_context$"),
     (
         r"torch/(_dynamo/eval_frame|optim/optimizer|amp/autocast_mode|_compile)\.py$",

@@ -7,6 +7,7 @@ itself can still be read.
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,9 +23,16 @@ TENSOR_CATEGORIES = ("parameter", "gradient", "optimizer state", "buffer")
 STEPS_SCHEMA: dict[str, Any] = {"step": pl.Int64, "time_us": pl.Int64}
 TENSORS_SCHEMA: dict[str, Any] = {
     "time_us": pl.Int64, "device": pl.Int64, "address": pl.UInt64, "category": pl.Enum(TENSOR_CATEGORIES),
-    "name": pl.String,
+    "name": pl.String, "shape": pl.String, "dtype": pl.String,
 }  # fmt: skip
-MOST_DEVICES, MOST_STATS, MOST_STEPS, MOST_TENSORS, MOST_MARKS = 1024, 2000, 1_000_000, 1_000_000, 64
+MODULES_SCHEMA: dict[str, Any] = {"module": pl.String, "class": pl.String}
+RUNNING_SCHEMA: dict[str, Any] = {"time_us": pl.Int64, "code": pl.Int32}
+OUTPUTS_SCHEMA: dict[str, Any] = {
+    "time_us": pl.Int64, "device": pl.Int64, "address": pl.UInt64, "bytes": pl.Int64, "shape": pl.String,
+    "dtype": pl.String,
+}  # fmt: skip
+MOST_DEVICES, MOST_STATS, MOST_STEPS, MOST_TENSORS, MOST_MARKS = 1024, 2000, 1_000_000, 1_000_000, 256
+MOST_MODULES, MOST_MODULE_MARKS, MOST_DIMENSIONS = 100_000, 4_000_000, 16
 _TEXT = 2000  # characters of a text that is shown
 _NAME = 300  # of a tensor's name
 _Memory = dict[int, tuple[int, int]]
@@ -63,8 +71,14 @@ class RecorderMetadata:
     started_us, dumped_us: by the recorder's clock, None if unknown.
     process, run, distributed, versions, allocator, options: texts by name. command: arguments of the program.
     memory_at_start, memory_at_dump: (free, total) bytes of each device as reported by the driver.
+    modules: ``module``, ``class`` String: paths by code, "" (no module) first. running: ``time_us`` Int64, ``code``
+    Int32,
+      ascending in time: which module runs from then on. outputs: ``time_us``, ``device`` Int64, ``address`` UInt64,
+      ``bytes`` Int64, ``shape`` ("4x128x32000"), ``dtype`` ("float32") String: what modules returned.
     steps: ``step``, ``time_us`` Int64: the ends of steps. tensors: a row per tensor and moment: ``time_us``,
-      ``device`` Int64, ``address`` UInt64 of its storage, ``category`` Enum, ``name`` String.
+      ``device`` Int64, ``address`` UInt64 of its storage, ``category`` Enum, ``name`` String, ``shape``, ``dtype``
+      String null.
+      tensors_us: when those of the snapshot itself were noted.
     """
 
     reason: str
@@ -85,13 +99,19 @@ class RecorderMetadata:
     memory_at_dump: _Memory
     steps: pl.DataFrame
     tensors: pl.DataFrame
+    tensors_us: int | None
+    modules: pl.DataFrame
+    running: pl.DataFrame
+    outputs: pl.DataFrame
 
 
 def read_metadata(raw: Any) -> RecorderMetadata | None:
     """The metadata in ``raw``, the value of ``KEY``; None if it is not ours."""
     if type(raw) is not dict or not _text(raw.get("schema")).startswith(SCHEMA_PREFIX):
         return None
-    process = _dict(raw.get("process"))
+    process, modules = _dict(raw.get("process")), _dict(raw.get("modules"))
+    marks = _list(raw.get("marks"))
+    named = _modules(_list(modules.get("paths")))
     return RecorderMetadata(
         reason=reason if (reason := _text(raw.get("reason"))) in REASONS else "",
         step=_int(raw.get("step"), INT64),
@@ -110,7 +130,11 @@ def read_metadata(raw: Any) -> RecorderMetadata | None:
         memory_at_start=_memory(raw.get("memory_at_start")),
         memory_at_dump=_memory(raw.get("memory_at_dump")),
         steps=_steps(_list(raw.get("steps"))),
-        tensors=_tensors(_list(raw.get("marks"))),
+        tensors=_tensors(marks),
+        tensors_us=_int(_dict(marks[-1]).get("time_us"), INT64) if marks else None,
+        modules=named,
+        running=_running(modules, len(named)),
+        outputs=_outputs(_dict(modules.get("outputs"))),
     )
 
 
@@ -186,13 +210,89 @@ def _steps(rows: list[Any]) -> pl.DataFrame:
 
 
 def _tensors(marks: list[Any]) -> pl.DataFrame:
-    rows: list[tuple[int, int, int, str, str]] = []
+    rows: list[tuple[list[int], int, int, str, str, str | None, str | None]] = []
+    left = MOST_TENSORS
     for mark in marks[-MOST_MARKS:]:
-        time = _int(_dict(mark).get("time_us"), INT64)
-        for row in _list(_dict(mark).get("tensors"))[: MOST_TENSORS - len(rows)]:
-            if time is not None and type(row) is list and len(row) == 4:
+        again = _list(_dict(mark).get("again_us"))
+        times = [time for one in (_dict(mark).get("time_us"), *again) if (time := _int(one, INT64)) is not None]
+        for row in _list(_dict(mark).get("tensors"))[: left // max(1, len(times))]:
+            if times and type(row) is list and len(row) in (4, 6):
                 device, address = _int(row[0], (-1, 65_535)), _int(row[1], UINT64)
                 category = row[2] if type(row[2]) is str and row[2] in TENSOR_CATEGORIES else None
                 if device is not None and address is not None and category is not None:
-                    rows.append((time, device, address, category, _text(row[3], _NAME)))
-    return pl.DataFrame(rows, TENSORS_SCHEMA, orient="row")
+                    shape, dtype = (_shape(row[4]), _dtype(row[5])) if len(row) == 6 else (None, None)
+                    rows.append((times, device, address, category, _text(row[3], _NAME), shape, dtype))
+                    left -= len(times)
+    schema = {**TENSORS_SCHEMA, "time_us": pl.List(TENSORS_SCHEMA["time_us"])}
+    return pl.DataFrame(rows, schema, orient="row").explode("time_us")
+
+
+def _modules(pairs: list[Any]) -> pl.DataFrame:
+    rows = [(_text(pair[0], _NAME), _text(pair[1], _NAME)) for pair in pairs[:MOST_MODULES] if _is_row(pair, 2)]
+    return pl.DataFrame(rows, MODULES_SCHEMA, orient="row")
+
+
+def _running(value: dict[Any, Any], modules: int) -> pl.DataFrame:
+    times, codes = _sums(value.get("times")), _whole(value.get("codes"))
+    if times is None or codes is None or len(times) != len(codes) or not len(codes):
+        return pl.DataFrame(schema=RUNNING_SCHEMA)
+    if codes.min() < 0 or codes.max() >= modules:
+        return pl.DataFrame(schema=RUNNING_SCHEMA)
+    # Two threads may have noted the time in one order and appended in the other.
+    return pl.DataFrame({"time_us": np.maximum.accumulate(times), "code": codes.astype(np.int32)}, RUNNING_SCHEMA)
+
+
+def _outputs(value: dict[Any, Any]) -> pl.DataFrame:
+    """Each output with its kind; none if a column is not whole."""
+    kinds = [_kind(row) for row in _list(value.get("kinds"))[:MOST_MODULES]]
+    times, addresses, codes = _sums(value.get("times")), _sums(value.get("addresses")), _whole(value.get("codes"))
+    if times is None or addresses is None or codes is None or None in kinds or not len(codes):
+        return pl.DataFrame(schema=OUTPUTS_SCHEMA)
+    if len(times) != len(codes) or len(addresses) != len(codes) or codes.min() < 0 or codes.max() >= len(kinds):
+        return pl.DataFrame(schema=OUTPUTS_SCHEMA)
+    described = pl.DataFrame(
+        kinds, {key: OUTPUTS_SCHEMA[key] for key in ("device", "bytes", "shape", "dtype")}, orient="row"
+    )
+    table = described[codes].with_columns(time_us=times, address=addresses.view(np.uint64))
+    return table.select(*OUTPUTS_SCHEMA)
+
+
+def _kind(row: Any) -> tuple[int, int, str, str] | None:
+    device = _int(row[0], (-1, 65_535)) if _is_row(row, 4) else None
+    shape = _shape(row[1]) if device is not None else None
+    item = _int(row[3], (0, 64)) if shape is not None else None
+    if device is None or shape is None or item is None:
+        return None
+    total = math.prod(row[1]) * item
+    return (device, total, shape, _dtype(row[2])) if total <= SIZE[1] else None
+
+
+def _shape(lengths: Any) -> str | None:
+    """The text of a shape, 4x128x32000; "scalar" without dimensions."""
+    if type(lengths) is not list or len(lengths) > MOST_DIMENSIONS:
+        return None
+    return None if any(_int(length, SIZE) is None for length in lengths) else "x".join(map(str, lengths)) or "scalar"
+
+
+def _dtype(value: Any) -> str:
+    return _text(value, _NAME).removeprefix("torch.")
+
+
+def _is_row(value: Any, length: int) -> bool:
+    return type(value) in (list, tuple) and len(value) == length
+
+
+def _whole(value: Any) -> np.ndarray | None:
+    """Int64 of a list of whole numbers; None if it is anything else."""
+    if type(value) is not list or len(value) > MOST_MODULE_MARKS or any(type(one) is not int for one in value):
+        return None
+    try:
+        return np.array(value, np.int64)
+    except OverflowError:
+        return None
+
+
+def _sums(value: Any) -> np.ndarray | None:
+    """Int64 of a list of differences."""
+    whole = _whole(value)
+    return None if whole is None else np.cumsum(whole)

@@ -22,7 +22,7 @@ from snapreport import supervision
 from snapreport.errors import SnapshotError
 from snapreport.reading.event_columns import distinct, enum_series
 from snapreport.reading.private_paths import IN_TEXT, SEPARATORS, names_in, split, without_temporary
-from snapreport.reading.recorder_metadata import RecorderMetadata
+from snapreport.reading.recorder_metadata import MODULES_SCHEMA, RecorderMetadata
 from snapreport.reading.recording import ACTIONS, Recording
 
 HIDDEN = "***"
@@ -194,6 +194,7 @@ def _recorder(metadata: RecorderMetadata, hide: _Hide) -> RecorderMetadata:
             for number, device in metadata.devices.items()
         },
         tensors=metadata.tensors.with_columns(_mapped(metadata.tensors["name"], hide.name)),
+        modules=metadata.modules.with_columns(*(_mapped(metadata.modules[key], hide.name) for key in MODULES_SCHEMA)),
     )
 
 

@@ -12,11 +12,12 @@ from snapreport.recorder.options import Options
 from snapreport.recorder.session import Recorder
 
 
-def record(directory: str | os.PathLike[str] = "memory", **options: Any) -> Recorder:
+def record(directory: str | os.PathLike[str] = "memory", *, model: Any = None, **options: Any) -> Recorder:
     """Records CUDA or XPU memory, or CPU memory if there is neither, while a ``with`` block or a decorated function
     runs, and writes snapshots to ``directory``.
 
-    The keywords are the fields of :class:`snapreport.recorder.options.Options`. Raises ValueError for an invalid one.
+    model: a module whose parts are named in the report, as by :meth:`Recorder.watch`. The other keywords are the fields
+    of :class:`snapreport.recorder.options.Options`. Raises ValueError for an invalid one.
 
         with snapreport.record("run/", every=100) as recorder:
             recorder.watch(model)
@@ -29,4 +30,7 @@ def record(directory: str | os.PathLike[str] = "memory", **options: Any) -> Reco
         chosen = Options(str(folder), **options)
     except TypeError as error:
         raise ValueError(str(error).replace("Options.__init__()", "record()")) from None
-    return Recorder(chosen if chosen.git else replace(chosen, git=git_facts(Path.cwd())))
+    recorder = Recorder(chosen if chosen.git else replace(chosen, git=git_facts(Path.cwd())))
+    if model is not None:
+        recorder.watch(model)
+    return recorder

@@ -30,6 +30,7 @@ class Options:
       directory. on_signal: a signal's name without SIG.
     keep: how many periodic dumps, and how many OOM dumps, stay on disk. oom_seconds: how long an OOM dump may delay the
       exception. redact: regular expressions whose matches in the command line are replaced.
+    modules: note which module of the program allocates, and shapes and dtypes of what modules return.
     git: facts about the working tree, collected once per command instead of once per process.
     python: the Python that snapreport is installed in. run: names the recorded command, which distinguishes two runs
       whose files are in one folder.
@@ -47,6 +48,7 @@ class Options:
     on_signal: str | None = None
     at_exit: bool | None = None
     annotations: bool = False
+    modules: bool = True
     keep: int = 3
     compression: str = "gzip"
     oom_seconds: float = 120.0

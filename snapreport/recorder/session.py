@@ -25,6 +25,8 @@ from snapreport.recorder.dump import TimeLimitError, write_snapshot
 from snapreport.recorder.file_names import FileNames, Retention
 from snapreport.recorder.hard_exit import on_hard_exit
 from snapreport.recorder.headline import SECONDS, report_headline
+from snapreport.recorder.module_marks import ModuleMarks
+from snapreport.recorder.module_names import ModuleNames
 from snapreport.recorder.options import Options, signal_number
 from snapreport.recorder.profiler import ProfilerRecorder, unrecorded_accelerator
 from snapreport.recorder.python_thread import run_in_python_thread
@@ -39,6 +41,9 @@ SIGNAL_SECONDS = 25.0
 _ENDS = ("exit", "oom", "terminated")
 # Moments at which the addresses of parameters, gradients and optimizer state are noted, in addition to the dump itself.
 MOST_MARKS = 4
+# Different sets of gradients to note, one after each step: the allocator mostly repeats the addresses of a step.
+MOST_GRADIENT_MARKS = 64
+MOST_GRADIENT_TIMES = 1000
 
 _active: Recorder | None = None
 
@@ -71,7 +76,7 @@ class Recorder(ContextDecorator):
         self._retention = Retention(options.keep)
         self._digests = DigestProcess(options.python, options.digests or options.directory)
         self._dumping = threading.Lock()
-        self._models: list[Any] = []
+        self._names_of_modules = ModuleNames()
         self._undo: list[Any] = []
         self._forget()
 
@@ -87,6 +92,8 @@ class Recorder(ContextDecorator):
         self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
         self._counted: weakref.ref[Any] | None = None
         self._marks: list[dict[str, Any]] = []
+        self._gradients: dict[tuple[int, ...], dict[str, Any]] = {}
+        self._modules = ModuleMarks(self._names_of_modules)
         self._facts: dict[str, Any] = {}
         self._started_us = 0
         self._memory_at_start: dict[int, dict[str, int]] = {}
@@ -173,7 +180,7 @@ class Recorder(ContextDecorator):
     def watch(self, *models: Any) -> None:
         """Names the parameters of ``models`` in snapshots. Otherwise all objects are searched for modules."""
         recorder = self._outer or self
-        recorder._models += models
+        recorder._names_of_modules.watch(models)
 
     def dump(self, reason: str = "call") -> Path | None:
         """Writes a snapshot now. Returns its path; None if nothing is being recorded or writing failed."""
@@ -193,6 +200,10 @@ class Recorder(ContextDecorator):
             self._facts = metadata.process_facts(self.options)
             self._memory.begin(self._out_of_memory)
             self._memory.step(0)
+            self._names_of_modules.kind = self._memory.kind
+            if self.options.modules:
+                self._modules.start()
+                self._undo.append(self._modules.stop)
             self._watch_end()
         except (RuntimeError, OSError, TypeError, ValueError, AttributeError) as error:
             self._memory.stop()
@@ -258,8 +269,11 @@ class Recorder(ContextDecorator):
         if not self._memory_at_start:
             with contextlib.suppress(RuntimeError):
                 self._memory_at_start = metadata.memory_info(self._memory.kind)
+        self._modules.trim()
         if number & (number - 1) == 0:  # 1, 2, 4, 8 …: names rarely change later
             self._mark_names()
+        elif self.options.modules:
+            self._mark_gradients()
         steps = self._memory.steps
         if steps and number == steps[1]:
             self._dump("steps")
@@ -280,12 +294,25 @@ class Recorder(ContextDecorator):
         """Records the addresses of parameters, gradients and optimizer state at this moment."""
         with contextlib.suppress(Exception):  # a snapshot without names is better than none
             optimizers = list(self._optimizers)
-            models = self._models or tensor_names.root_modules()
-            self._marks.append({"time_us": _now_us(), "tensors": self._tensors(models, optimizers)})
+            roots = self._names_of_modules.roots()
+            self._marks.append({"time_us": _now_us(), "tensors": self._tensors(roots, optimizers)})
             del self._marks[:-MOST_MARKS]
 
-    def _tensors(self, models: Any, optimizers: Any) -> list[tuple[int, int, str, str]]:
-        return tensor_names.named_tensors(models, optimizers, self._memory.kind)
+    def _mark_gradients(self) -> None:
+        """Records the addresses of gradients, which are allocated in each step, unless they are those of another."""
+        with contextlib.suppress(Exception):
+            addresses = tensor_names.gradient_addresses(self._optimizers)
+            mark = self._gradients.get(addresses)
+            if mark is not None:
+                mark["again_us"].append(_now_us())
+                del mark["again_us"][:-MOST_GRADIENT_TIMES]
+            elif addresses and len(self._gradients) < MOST_GRADIENT_MARKS:
+                named = self._tensors(self._names_of_modules.known_roots(), list(self._optimizers))
+                gradients = [row for row in named if row[2] == tensor_names.GRADIENT]
+                self._gradients[addresses] = {"time_us": _now_us(), "again_us": [], "tensors": gradients}
+
+    def _tensors(self, roots: Any, optimizers: Any) -> list[tuple[int, int, str, str, list[int], str]]:
+        return tensor_names.named_tensors(roots, optimizers, self._memory.kind)
 
     def _dump_on_signal(self, number: int) -> None:
         """Called in the main thread or another. A dump that another thread is writing serves as well."""
@@ -402,7 +429,11 @@ class Recorder(ContextDecorator):
             "memory_at_start": self._memory_at_start,
             "memory_at_dump": metadata.memory_info(self._memory.kind),
             "steps": [list(step) for step in self._steps],
-            "marks": [{"time_us": m["time_us"], "tensors": [list(t) for t in m["tensors"]]} for m in self._marks],
+            "modules": self._modules.facts(),
+            "marks": [
+                {**mark, "tensors": [list(tensor) for tensor in mark["tensors"]]}
+                for mark in (*self._gradients.values(), *self._marks)
+            ],
         }
 
 

@@ -29,6 +29,7 @@ def outgoing_strings(
         "notes": set(),
         "recorder": set(),
         "tensors": set(),
+        "modules": set(),
         "addresses of source": set(),
         "files quoted (--source)": set(source_lines([r.frames for r in recordings], source).files),
     }
@@ -49,6 +50,8 @@ def outgoing_strings(
             facts = recorder_facts(recording.recorder)
             found["recorder"].update(text for fact in facts for text in (fact.text, fact.url))
             found["tensors"].update(recording.recorder.tensors["name"].to_list())
+            for texts in (recording.recorder.modules, recording.recorder.outputs.select("shape", "dtype")):
+                found["modules"].update(*texts.unique().iter_columns())
     rules = links.rules([recording.recorder for recording in recordings])
     found["addresses of source"].update(text for rule in rules for text in (rule.root, rule.url))
     return {kind: sorted(texts - {""}) for kind, texts in found.items() if texts - {""}}

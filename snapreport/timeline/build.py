@@ -22,6 +22,7 @@ from snapreport.timeline.fragmentation import Fragmentation, fragmentation_of, l
 from snapreport.timeline.life_phases import recorded_pairs
 from snapreport.timeline.lifetimes import FREED, GHOST, ORIGINS, Pairing, action_codes, pair
 from snapreport.timeline.phases import stack_phases
+from snapreport.timeline.recorded_modules import NO_MODULES, recorded_modules
 from snapreport.timeline.recorded_tensors import recorded_tensors
 from snapreport.timeline.recording_gaps import Gap, find_gaps
 from snapreport.timeline.segment_history import segment_history
@@ -41,7 +42,8 @@ class DeviceTimeline:
       ``stream`` Int64, ``pool`` String null, ``stack``, ``free_stack`` Int32 (0: none; of the allocation and of the
       free, never mixed), ``category``, ``category_source`` Enum (``CATEGORIES``, ``CATEGORY_SOURCES``), ``origin``
       Enum, ``compile_context``, ``user_metadata`` String null (of the alloc event; then the names from ``annotate``
-      events while it is live, in order: "first; second").
+      events while it is live, in order: "first; second"), ``module``, ``shape``, ``dtype`` String null, see
+      :func:`recorded_modules`.
     allocated, reserved: Int64 bytes, ``events + 1`` values; index s is position s - 1.
     peak_event: the first position (-1 counts) with the maximum of allocated; peak_bytes: that maximum.
     oom_events: indices of ``oom`` events.
@@ -263,8 +265,9 @@ def _allocations(
     from_alloc = pl.Series(alloc < 0)
     recorded, user_metadata = both("category", nothing), both("user_metadata", nothing).set(from_alloc, None)
     if recording.recorder is not None:
-        known, name = recorded_tensors(recording.recorder, record.device, events, address, alloc, free)
-        recorded, user_metadata = known.fill_null(recorded), user_metadata.fill_null(name)
+        places = {"addr": address, "alloc_event": alloc, "free_event": free}
+        tensors = recorded_tensors(recording.recorder, record.device, events, pl.DataFrame(places))
+        recorded, user_metadata = tensors["category"].fill_null(recorded), user_metadata.fill_null(tensors["name"])
     table = pl.DataFrame([
         pl.Series("id", np.arange(len(alloc), dtype=np.int32)),
         address,
@@ -290,7 +293,10 @@ def _allocations(
     category, source = categorise(
         categories, events, table, allocated, recorded, reserved_start=reserved_start, inference=inference
     )
-    return table.insert_column(12, category).insert_column(13, source)
+    table = table.insert_column(12, category).insert_column(13, source)
+    if recording.recorder is None:
+        return table.with_columns(NO_MODULES)
+    return table.hstack(recorded_modules(recording.recorder, record.device, events, table, tensors))
 
 
 def _at(column: pl.Series, event: np.ndarray) -> pl.Series:

@@ -14,7 +14,7 @@ from snapreport.reading.noise import PYTHON, recorded_flags
 from snapreport.reading.recording import Recording
 
 _MACHINERY = r"torch/nn/modules/module\.py$"
-_CALLS = r"^(_call_impl|_wrapped_call_impl|_slow_forward|__call__)$"
+_CALLS = r"^(_call_impl|_wrapped_call_impl|_slow_forward|__call__|inner)$"
 ARROW = " › "
 
 

@@ -13,36 +13,46 @@ CATEGORY_OF = {"buffer": "parameter"}
 
 
 def recorded_tensors(
-    metadata: RecorderMetadata, device: int, events: pl.DataFrame, addr: pl.Series, alloc: np.ndarray, free: np.ndarray
-) -> tuple[pl.Series, pl.Series]:
-    """(category, name) String of each allocation, null if the recorder did not name it.
+    metadata: RecorderMetadata, device: int, events: pl.DataFrame, allocations: pl.DataFrame
+) -> pl.DataFrame:
+    """``category``, ``name``, ``shape``, ``dtype`` String of each allocation, null if the recorder did not name it.
 
-    addr UInt64, alloc, free Int32: of the device's allocations; free is -1 for allocations live at the end. An
-    allocation gets the recorder's name for its address at a time when it is live. Times outside the trace are ignored:
-    the address may have belonged to another allocation. The latest time wins.
+    allocations: the device's, with ``addr``, ``alloc_event``, ``free_event``. An allocation gets the recorder's name
+    for its address at a time when it is live. Times outside the trace are ignored: the address may have belonged to
+    another allocation. The latest time wins.
     """
-    category = pl.Series("category", [None], pl.String).new_from_index(0, len(addr))
-    name = pl.Series("name", [None], pl.String).new_from_index(0, len(addr))
     known = metadata.tensors.filter(pl.col("device") == device)
+    time = known["time_us"].to_numpy()
+    position = np.where(time == metadata.tensors_us, len(events) - 1, positions(time, events))
+    found = live_at(known.with_columns(position=pl.Series(position, dtype=pl.Int64)), allocations)
+    category = pl.col("category").cast(pl.String).replace(CATEGORY_OF)
+    return of_rows(found.reverse(), len(allocations), category, "name", "shape", "dtype")
+
+
+def positions(time: np.ndarray, events: pl.DataFrame) -> np.ndarray:
+    """Int64: the last event at or before each time (µs); -2 for times before the trace, or without a clock."""
     clock = clock_of(events) if len(events) else None
-    for (time,), tensors in known.group_by("time_us", maintain_order=True):
-        position = _position(int(str(time)), clock, metadata, len(events))
-        if position is None:
-            continue
-        live = np.flatnonzero((alloc <= position) & ((free < 0) | (free > position)))
-        rows = pl.DataFrame({"row": live, "address": addr.gather(live)})
-        found = rows.join(tensors.unique("address", keep="first"), on="address", how="inner", maintain_order="left")
-        named = found["category"].cast(pl.String).replace(CATEGORY_OF)
-        category = category.scatter(found["row"].to_numpy(), named.to_numpy())
-        name = name.scatter(found["row"].to_numpy(), found["name"].to_numpy())
-    return category, name
+    if clock is None:
+        return np.full(len(time), -2)
+    return np.where(time < clock[0], -2, np.searchsorted(clock, time, "right") - 1)
 
 
-def _position(time: int, clock: np.ndarray | None, metadata: RecorderMetadata, events: int) -> int | None:
-    """The last event at or before ``time``; None if that is outside the trace."""
-    is_dump = time == metadata.tensors["time_us"].max()  # the recorder's last names are of the state in the file
-    if is_dump:
-        return events - 1
-    if clock is None or time < clock[0]:
-        return None
-    return int(np.searchsorted(clock, time, "right")) - 1
+def live_at(noted: pl.DataFrame, allocations: pl.DataFrame) -> pl.DataFrame:
+    """The rows of ``noted`` (``address``, ``position``) for which an allocation was live there, in order of position,
+    with its ``row``, and its ``size``, ``alloc_event`` and ``free_event`` where ``allocations`` has them.
+    """
+    rows = allocations.with_columns(
+        row=pl.int_range(pl.len(), dtype=pl.Int64), position=pl.col("alloc_event").cast(pl.Int64)
+    ).sort("position", maintain_order=True)
+    found = noted.sort("position", maintain_order=True).join_asof(
+        rows, on="position", by_left="address", by_right="addr", check_sortedness=False
+    )
+    is_live = (pl.col("free_event") < 0) | (pl.col("free_event") > pl.col("position"))
+    return found.filter(pl.col("row").is_not_null() & is_live)
+
+
+def of_rows(found: pl.DataFrame, count: int, *columns: pl.Expr | str) -> pl.DataFrame:
+    """``columns`` of the first of ``found`` for each of ``count`` rows; null for rows that it does not have."""
+    first = found.unique("row", keep="first", maintain_order=True).select("row", *columns)
+    rows = pl.DataFrame({"row": pl.int_range(count, dtype=pl.Int64, eager=True)})
+    return rows.join(first, on="row", how="left", maintain_order="left").drop("row")

@@ -13,9 +13,9 @@ from snapreport.timeline.own_code import own_frames
 def with_stacks(timeline: DeviceTimeline) -> pl.DataFrame:
     """The device's allocations with ``function`` String, ``file`` String and ``line`` Int64 of the frame that names the
     stack (the program's own innermost line, see ``timeline/own_code.py``), ``forward_stack`` Int32 (0: none), and
-    ``module`` String, the chain of ``forward`` lines, outermost first; null where there is none.
+    ``forward_lines`` String, the chain of ``forward`` lines, outermost first; null where there is none.
 
-    ``module_source`` Enum says whose chain it is: ``stack``, the allocation's own; ``forward``, that of the forward
+    ``forward_source`` Enum says whose chain it is: ``stack``, the allocation's own; ``forward``, that of the forward
     operator which PyTorch recorded beside the allocation (``forward_frames``), where the own stack shows no module, as
     on the threads of the backward pass; ``none``.
     """
@@ -36,10 +36,10 @@ def with_stacks(timeline: DeviceTimeline) -> pl.DataFrame:
     source = (
         pl.when(own != "").then(pl.lit("stack")).when(other != "").then(pl.lit("forward")).otherwise(pl.lit("none"))
     )
-    module = pl.when(own != "").then(own).when(other != "").then(other)
+    lines = pl.when(own != "").then(own).when(other != "").then(other)
     return table.with_columns(
         *columns,
         forward_stack=pl.Series(forward),
-        module=module,
-        module_source=source.cast(pl.Enum(["stack", "forward", "none"])),
+        forward_lines=lines,
+        forward_source=source.cast(pl.Enum(["stack", "forward", "none"])),
     )

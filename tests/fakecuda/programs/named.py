@@ -1,0 +1,226 @@
+"""Runs programs of ``sized.py`` and says what each allocation belongs to, without snapreport.
+
+``named.py plain PROGRAM VALUE``: prints ``torch.cuda.memory_stats()`` at the end. ``named.py recorded PROGRAM VALUE
+FOLDER``: the same, recorded by snapreport. ``named.py truth PROGRAM VALUE``: prints a row for each allocation in order:
+bytes; the modules that it may be said to belong to, "" being none and an empty list unknown; the name of the parameter,
+gradient or state in it; the shapes with which an operator or a module returned it whole.
+
+Forward, the truth sees every operator (a dispatch mode) and whose ``__call__`` runs. Backward, it has a hook on every
+node of the graph, whose number tells when its operator ran in the forward pass; a dispatch mode would make autograd add
+gradients out of place.
+"""
+
+from __future__ import annotations
+
+import bisect
+import gc
+import json
+import sys
+import threading
+import time
+from collections import defaultdict
+from typing import Any
+
+import sized
+import torch
+from torch import nn
+from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.utils._python_dispatch import TorchDispatchMode
+
+ACCUMULATES = 2**63
+BACKWARD = torch.Tensor.backward
+
+
+def stats() -> dict[str, int]:
+    return {key: value for key, value in torch.cuda.memory_stats().items() if isinstance(value, int)}
+
+
+class Truth(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.threads: dict[int, list[tuple[int, str]]] = defaultdict(list)
+        self.forward_thread = threading.get_ident()
+        self.is_backward = False
+        self.calls = threading.local()
+        self.names: dict[int, list[str]] = {}
+        self.held: list[Any] = []
+        self.marks: list[tuple[int, list[str]]] = []  # µs, modules that run from then on, in the backward pass
+        self.shapes: list[tuple[int, int, list[int]]] = []  # µs, address, shape
+        self.rows: list[tuple[int, int, int, list[str]]] = []  # begin, end (µs), address, modules
+        self.tensors: list[tuple[int, int, str]] = []  # µs, address, name
+
+    def learn(self) -> None:
+        modules = [thing for thing in gc.get_objects() if isinstance(thing, nn.Module)]
+        children = {id(child) for module in modules for child in module.children()}
+        roots = [
+            module
+            for module in modules
+            if id(module) not in children and any(one.is_cuda for one in (*module.parameters(), *module.buffers()))
+        ]
+        self.held += roots
+        for root in roots:
+            prefix = f"{type(root).__name__}." if len(roots) > 1 else ""
+            for name, module in root.named_modules(remove_duplicate=False):
+                path = (prefix + name).rstrip(".") or type(root).__name__
+                if path not in self.names.setdefault(id(module), []):
+                    self.names[id(module)].append(path)
+
+    def path(self, module: nn.Module) -> str:
+        if id(module) not in self.names:
+            self.learn()
+        names = self.names.get(id(module)) or [type(module).__name__]
+        under = self.stack[-1] + "." if self.stack else ""
+        return next((name for name in names if name.startswith(under)), names[0])
+
+    @property
+    def stack(self) -> list[str]:
+        if not hasattr(self.calls, "stack"):
+            self.calls.stack = []
+        return self.calls.stack
+
+    def change(self) -> None:
+        thread = threading.get_ident()
+        self.threads[thread].append((torch._C._autograd._get_sequence_nr(), self.stack[-1] if self.stack else ""))
+        if self.is_backward:
+            node = torch._C._current_autograd_node()
+            self.marks.append((time.time_ns() // 1000, [self.stack[-1]] if self.stack else self.modules_of(node)))
+
+    def call(self, module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        self.stack.append(self.path(module))
+        self.change()
+        try:
+            result = module._call_impl(*args, **kwargs)
+        finally:
+            self.stack.pop()
+            self.change()
+        for one in result if isinstance(result, (tuple, list)) else [result]:
+            if isinstance(one, torch.Tensor):
+                self.note_shape(one)
+        return result
+
+    def note_shape(self, tensor: torch.Tensor) -> None:
+        if tensor.is_cuda and tensor.untyped_storage().nbytes() == tensor.nbytes:
+            self.shapes.append((time.time_ns() // 1000, tensor.untyped_storage().data_ptr(), list(tensor.shape)))
+
+    def modules_of(self, node: Any) -> list[str]:
+        number = node._sequence_nr()
+        if number >= ACCUMULATES:
+            owners = [name for name, parameter in self.parameters() if parameter is node.variable]
+            return [name.rpartition(".")[0] for name in owners]
+        changes = self.threads[self.forward_thread]
+        at = bisect.bisect_right(changes, number, key=lambda change: change[0]) - 1
+        return [changes[at][1] if at >= 0 else ""]
+
+    def backward(self, loss: torch.Tensor, *args: Any, **kwargs: Any) -> None:
+        nodes, left = {}, [loss.grad_fn]
+        while left:
+            node = left.pop()
+            if node is not None and node not in nodes:
+                nodes[node] = self.modules_of(node)
+                left += [one for one, _ in node.next_functions]
+        for node, modules in nodes.items():
+            # Bound by default arguments.
+            node.register_prehook(lambda _, modules=modules: self.marks.append((time.time_ns() // 1000, modules)))
+        del nodes, node, left
+        self.is_backward = True
+        self.marks.append((time.time_ns() // 1000, [""]))
+        self.__exit__(None, None, None)
+        try:
+            BACKWARD(loss, *args, **kwargs)
+        finally:
+            self.__enter__()
+            self.marks.append((time.time_ns() // 1000, []))
+            self.is_backward = False
+
+    def parameters(self) -> list[tuple[str, Any]]:
+        found = []
+        for root in self.held:
+            base = "" if len(self.held) == 1 else f"{type(root).__name__}."
+            tensors = (*root.named_parameters(remove_duplicate=False), *root.named_buffers(remove_duplicate=False))
+            found += [(base + name, tensor) for name, tensor in tensors]
+        return found
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        begin = time.time_ns() // 1000
+        result = func(*args, **(kwargs or {}))
+        end = time.time_ns() // 1000 + 1
+        for one in result if isinstance(result, (tuple, list)) else [result]:
+            if isinstance(one, torch.Tensor) and one.is_cuda:
+                self.rows.append((begin, end, one.untyped_storage().data_ptr(), [self.stack[-1] if self.stack else ""]))
+                self.note_shape(one)
+        return result
+
+    def owner(self, name: str) -> str:
+        paths = [path for paths in self.names.values() for path in paths if name.startswith(path + ".")]
+        return max(paths, key=len, default="")
+
+    def note(self, optimizer: torch.optim.Optimizer) -> None:
+        now = time.time_ns() // 1000
+        for name, parameter in self.parameters():
+            mine = {"": parameter, ".grad": parameter.grad}
+            mine |= {f".{key}": value for key, value in optimizer.state.get(parameter, {}).items()}
+            for key, value in mine.items():
+                if isinstance(value, torch.Tensor) and value.is_cuda:
+                    self.tensors.append((now, value.untyped_storage().data_ptr(), name + key))
+
+    def answer(self) -> list[dict[str, Any]]:
+        trace = torch.cuda.memory._snapshot()["device_traces"][0]
+        allocations = [entry for entry in trace if entry["action"] == "alloc"]
+        rows = [{"bytes": entry["size"], "modules": [], "name": "", "shapes": []} for entry in allocations]
+        of_address: dict[int, list[int]] = defaultdict(list)
+        for number, entry in enumerate(allocations):
+            of_address[entry["addr"]].append(number)
+
+        def at(address: int, when: int) -> int | None:
+            times = [allocations[number]["time_us"] for number in of_address[address]]
+            found = bisect.bisect_right(times, when) - 1
+            return of_address[address][found] if found >= 0 else None
+
+        starts = [when for when, _ in self.marks]
+        for row, entry in zip(rows, allocations, strict=True):
+            if mark := bisect.bisect_right(starts, entry["time_us"]):
+                row["modules"] = self.marks[mark - 1][1]
+        for begin, end, address, modules in self.rows:
+            number = at(address, end)
+            if number is not None and allocations[number]["time_us"] >= begin:
+                rows[number]["modules"] = modules
+        for when, address, shape in self.shapes:
+            number = at(address, when)
+            if number is not None and shape not in rows[number]["shapes"]:
+                rows[number]["shapes"].append(shape)
+        for when, address, name in self.tensors:
+            number = at(address, when)
+            if number is not None:
+                rows[number]["name"] = rows[number]["name"] or name
+                rows[number]["modules"] = [*rows[number]["modules"], self.owner(name)]
+        return rows
+
+
+def main() -> None:
+    mode, program, value, *folder = sys.argv[1:]
+    torch.manual_seed(0)
+    run = getattr(sized, program)
+    if mode == "truth":
+        torch.cuda.init()
+        torch.cuda.memory._record_memory_history(max_entries=10_000_000, context=None)
+        truth = Truth()
+        nn.Module.__call__ = lambda module, *args, **kwargs: truth.call(module, *args, **kwargs)  # type: ignore[method-assign]
+        torch.Tensor.backward = lambda loss, *args, **kwargs: truth.backward(loss, *args, **kwargs)  # type: ignore[method-assign]
+        register_optimizer_step_post_hook(lambda optimizer, *_: truth.note(optimizer))
+        with truth:
+            run(int(value))
+        print(json.dumps(truth.answer()))
+        return
+    if mode == "recorded":
+        import snapreport
+
+        with snapreport.record(folder[0]):
+            run(int(value))
+            print(json.dumps(stats()))
+        return
+    run(int(value))
+    print(json.dumps(stats()))
+
+
+if __name__ == "__main__":
+    main()

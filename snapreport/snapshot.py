@@ -126,6 +126,14 @@ class Snapshot:
         """
         return self.timeline(device).steps
 
+    def modules(self, device: int) -> pl.DataFrame:
+        """A row per recorded module, parents first, with its memory at the peak and all below it: the columns of
+        :class:`snapreport.contracts.stats.ModuleMemory`.
+        """
+        from snapreport.timeline.module_tree import module_tree, modules_table
+
+        return modules_table(module_tree(self.timeline(device)))
+
     def spans(self, device: int) -> pl.DataFrame:
         """Annotated spans: ``name``, ``kind``, ``first_event``, ``last_event``, ``depth``, ``start_us``, ``end_us``,
         ``starts``, ``ends``.

@@ -4,7 +4,8 @@
 ``CATEGORY_SOURCES``, ``ORIGINS``: in the order of their codes in columns. ``SIZE_UNITS`` (bytes, lower case without the
 final b) and ``TIME_UNITS_US`` (µs) are those that queries may use; ``SHOWN_UNITS`` are those that are written, each
 1,024 times the one before. ``QUERY_OPERATORS``: what is no operator, and what to write
-instead. ``QUERY_ERRORS``, ``QUERY_NOTES``: why a query cannot be read, and why a term of it matches
+instead. ``PART_SEPARATORS``: of the fields whose texts consist of parts, what is between two of them.
+``QUERY_ERRORS``, ``QUERY_NOTES``: why a query cannot be read, and why a term of it matches
 nothing; {names} are put in.
 """
 
@@ -17,6 +18,7 @@ from typing import Any
 _DATA: dict[str, Any] = json.loads(resources.files("snapreport").joinpath("vocabulary.json").read_text("utf-8"))
 
 QUERY_FIELDS: dict[str, str] = _DATA["query_fields"]
+PART_SEPARATORS: dict[str, str] = _DATA["part_separators"]
 CATEGORIES: tuple[str, ...] = tuple(_DATA["categories"])
 CATEGORY_SOURCES: tuple[str, ...] = tuple(_DATA["category_sources"])
 ORIGINS: tuple[str, ...] = tuple(_DATA["origins"])

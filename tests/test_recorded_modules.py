@@ -62,6 +62,39 @@ def test_each_allocation_has_the_module_that_ran(tmp_path: Path) -> None:
     assert table["dtype"].to_list() == ["float32", "float32", "float32", None]
 
 
+QUERIES = [
+    ("module:layers.0", [0, 1, 2]), ("module:layers", [0, 1, 2]), ("module:layers.0.up", [0, 2]),
+    ("module:Layers.*.UP", [0, 2]), ('module:"layers.0"', [1]), ("module:*.up", [0, 2]), ("module:up", []),
+    ("module:layer", []), ("module:*", [0, 1, 2]), ("-module:*", [3]), ("shape:10x10", [0, 1]),
+    ("shape:*x10", [0, 1]), ("shape:1", []), ("shape:100", [2]), ("dtype:float32", [0, 1, 2]),
+    ("dtype:*32", [0, 1, 2]), ("dtype:float", []),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("query", "rows"), QUERIES)
+def test_queries(tmp_path: Path, query: str, rows: list[int]) -> None:
+    facts = {"paths": PATHS, "times": [500, 3000, 1000, 600], "codes": [3, 2, 1, 0], "outputs": OUTPUTS}
+    tensors = [[0, 1024, "parameter", "layers.0.up.weight", [100], "torch.float32"]]
+    loaded = recorded(tmp_path, facts, [{"time_us": 5500, "tensors": tensors}])
+    assert loaded.query(query, 0)["id"].to_list() == rows
+
+
+def test_the_tree_has_the_memory_at_the_peak(tmp_path: Path) -> None:
+    """Of three live allocations of 400 bytes; layers 1 and 2 are built alike, layer 0 has no parameter."""
+    paths = [*PATHS, ["layers.1", "Block"], ["layers.1.up", "Linear"], ["layers.2", "Block"], ["layers.2.up", "Linear"]]
+    facts = {"paths": paths, "times": [500], "codes": [3]}
+    names = {512: "layers.1.up.weight", 1024: "layers.2.up.weight"}
+    tensors = [[0, address, "parameter", name, [100], "torch.float32"] for address, name in names.items()]
+    loaded = recorded(tmp_path, facts, [{"time_us": 5500, "tensors": tensors}])
+    rows = {row["module"]: row for row in loaded.modules(0).rows(named=True)}
+    assert list(rows) == ["layers", *(f"layers.{n}{part}" for n in range(3) for part in ("", ".up"))]
+    assert {path: row["like"] for path, row in rows.items() if row["like"]} == {"layers.2": "layers.1"}
+    top = rows["layers"]
+    assert (top["allocations"], top["peak_bytes"], top["parameter_bytes"], top["kind"]) == (4, 1200, 800, None)
+    assert (rows["layers.0.up"]["allocations"], rows["layers.0.up"]["peak_bytes"]) == (2, 400)
+    assert loaded.stats()["devices"][0]["modules"] == list(rows.values())
+
+
 @pytest.mark.parametrize(
     "change",
     [

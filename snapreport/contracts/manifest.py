@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from snapreport.contracts.diff import SeriesDevice
 from snapreport.contracts.job_manifest import JobManifest
-from snapreport.contracts.stats import DeviceNumbers
+from snapreport.contracts.stats import DeviceNumbers, ModuleMemory
 
 
 class SnapshotFile(Struct):
@@ -49,6 +49,7 @@ class PageStats(DeviceNumbers):
     """The numbers of ``snapreport stats --json``; stacks by their number."""
 
     top_stacks_at_peak: list[StackBytes]
+    modules: list[ModuleMemory] | UnsetType = UNSET
 
 
 class OomEntry(Struct):
@@ -153,6 +154,9 @@ class RawDevice(Struct, forbid_unknown_fields=True):
     contexts: list[str]
     metadata: list[str]
     stats: PageStats
+    modules: list[str] | UnsetType = UNSET
+    shapes: list[str] | UnsetType = UNSET
+    dtypes: list[str] | UnsetType = UNSET
     ooms: list[OomEntry] | UnsetType = UNSET
     steps: RawSteps | UnsetType = UNSET
     spans: RawSpans | UnsetType = UNSET

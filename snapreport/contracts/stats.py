@@ -68,6 +68,25 @@ class Matches(Struct):
     notes: list[str]
 
 
+class ModuleMemory(Struct):
+    """A module and all below it: the bytes of its allocations that are live at the peak, by category, and how many
+    allocations it made at all. ``module``: its path; ``kind``: its class; ``like``: the first of its siblings that is
+    built alike, null for that one itself.
+    """
+
+    module: str
+    kind: str | None
+    like: str | None
+    allocations: Count = 0
+    peak_bytes: Bytes = 0
+    parameter_bytes: Bytes = 0
+    gradient_bytes: Bytes = 0
+    optimizer_state_bytes: Bytes = 0
+    activation_bytes: Bytes = 0
+    temporary_bytes: Bytes = 0
+    other_bytes: Bytes = 0
+
+
 class DeviceStats(DeviceNumbers):
     """``trace_peak_allocated_bytes``: allocated at ``peak_event``, where the trace lost a higher peak; the peaks and
     ``max_memory_allocated_bytes`` are then what PyTorch counted.
@@ -78,6 +97,7 @@ class DeviceStats(DeviceNumbers):
     headline: Annotated[list[str] | UnsetType, Meta(description="the diagnosis, then the peak, in sentences")] = UNSET
     findings: list[Finding] | UnsetType = UNSET
     trace_peak_allocated_bytes: Bytes | UnsetType = UNSET
+    modules: Annotated[list[ModuleMemory] | UnsetType, Meta(description="where they were recorded")] = UNSET
 
 
 class FileStats(Struct):

@@ -83,7 +83,7 @@ class ModuleNames:
     def _prefix(self, root: Any) -> str:
         name, taken = type(root).__name__, {prefix for _, prefix in self._roots}
         number = 1
-        while (prefix := f"{name}{f' {number}' if number > 1 else ''}.") in taken:
+        while (prefix := f"{name}{f'#{number}' if number > 1 else ''}.") in taken:
             number += 1
         return prefix
 

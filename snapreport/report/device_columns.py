@@ -58,6 +58,10 @@ class _Names:
         return column.replace_strict(distinct, numbers, return_dtype=pl.UInt32).to_numpy()
 
 
+# Columns that only some recordings have, and the lists of names that they index.
+_NAMED = {"module": "modules", "shape": "shapes", "dtype": "dtypes"}
+
+
 def device_tables(
     snapshot: Snapshot,
     number: int,
@@ -74,7 +78,7 @@ def device_tables(
     time.
     """
     timeline = snapshot.timeline(device)
-    names = {key: _Names([""]) for key in ("streams", "pools", "contexts", "metadata")}
+    names = {key: _Names([""]) for key in ("streams", "pools", "contexts", "metadata", *_NAMED.values())}
     columns = _Columns(prefix, add)
     # First what takes most memory (blocks, annotations), while no columns wait to be encoded.
     stats = plain(timeline.stats)
@@ -124,7 +128,7 @@ def device_tables(
         "actions": actions,
         "categories": list(CATEGORIES),
         "category_sources": list(CATEGORY_SOURCES),
-        **{key: value.values for key, value in names.items()},
+        **{key: value.values for key, value in names.items() if key not in _NAMED.values() or len(value.values) > 1},
         "stats": stats,
         **({"ooms": oom_entries(timeline)} if timeline.oom_events else {}),
         **span_entries(timeline, time0),
@@ -214,6 +218,9 @@ def _add_allocations(columns: _Columns, timeline: DeviceTimeline, names: dict[st
     columns.add("source", table["category_source"].to_physical().to_numpy(), "u8")
     columns.add("context", names["contexts"].index(table["compile_context"]), "u32")
     columns.add("metadata", names["metadata"].index(table["user_metadata"]), "u32")
+    for name, plural in _NAMED.items():
+        if table[name].null_count() < len(table):
+            columns.add(name, names[plural].index(table[name]), "u32")
 
 
 def _add_other_events(

@@ -37,6 +37,11 @@ PARTS = (
         columns=("context", "metadata"),
         keys=(("contexts", [""]), ("metadata", [""])),
     ),
+    Part(
+        "modules, shapes and dtypes",
+        columns=("module", "shape", "dtype"),
+        keys=(("modules", [""]), ("shapes", [""]), ("dtypes", [""])),
+    ),
     Part("when each free was requested", columns=("requested",)),
     Part("the time of each event", sections=(".times",), keys=(("time0", None),)),
     Part("memory pools and streams of allocations", columns=("pool", "stream")),

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from snapreport.search.fields import Choice, Range, Text
+from snapreport.search.fields import Choice, Range, Text, in_parts
 from snapreport.search.grammar import AllOf, Node, Not, Term, parse
 from snapreport.search.steps import in_range, positions_within, why_none
 from snapreport.search.texts import Folded, StackTexts
 from snapreport.timeline.build import DeviceTimeline
-from snapreport.vocabulary import QUERY_NOTES
+from snapreport.vocabulary import PART_SEPARATORS, QUERY_NOTES
 
 
 @dataclass
@@ -36,6 +36,7 @@ class Searcher:
         self.table = timeline.allocations
         self.stacks = stacks
         self._notes: list[str] = []
+        self._parts: dict[str, Folded] = {}
 
     def find(self, query: str) -> Found:
         """Answers a query. Raises :class:`QueryError` for an invalid one."""
@@ -81,6 +82,8 @@ class Searcher:
         if name == "meta":
             either: np.ndarray = self._contexts.having(test.parts) | self._metadata.having(test.parts)
             return either
+        if name in PART_SEPARATORS:
+            return self._in_parts(name).having(test.parts)
         if name in ("step", "freed-in"):
             return self._steps(name, test)
         if name == "free-stack":
@@ -107,6 +110,14 @@ class Searcher:
     @cached_property
     def _metadata(self) -> Folded:
         return Folded(self.table["user_metadata"])
+
+    def _in_parts(self, name: str) -> Folded:
+        if name not in self._parts:
+            texts = self.table[name]
+            distinct = texts.unique().drop_nulls()
+            bounded = [in_parts(text, PART_SEPARATORS[name]) for text in distinct]
+            self._parts[name] = Folded(texts.replace_strict(distinct, bounded, default=None, return_dtype=pl.String))
+        return self._parts[name]
 
     @cached_property
     def _categories(self) -> Folded:

@@ -17,6 +17,7 @@ from snapreport.vocabulary import (
     CATEGORY_SOURCES,
     MOMENTS,
     ORIGINS,
+    PART_SEPARATORS,
     POOLS,
     QUERY_ERRORS,
     QUERY_FIELDS,
@@ -93,6 +94,10 @@ def read_value(field: str, op: str, value: str, at: int, is_quoted: bool) -> Tes
         if not is_equal:
             raise bad("text_only", field=field)
         return Text((fold(value),) if is_quoted else _parts(value), _place(value) if field == "file" else None)
+    if kind == "parts":
+        if not is_equal:
+            raise bad("text_only", field=field)
+        return Text(_bounded(value, PART_SEPARATORS[field], is_quoted))
     if kind in ("category", "source", "origin", "pool"):
         if not is_equal:
             raise bad("name_only", field=field)
@@ -123,6 +128,25 @@ class _ValueErrors:
 
 def _parts(words: str) -> tuple[str, ...]:
     return tuple(part for part in fold(words).split("*") if part)
+
+
+def in_parts(text: str, separator: str) -> str:
+    """A text in the form in which :func:`_bounded` finds parts of it: separators around each, and around them its
+    ends.
+    """
+    return f"^{separator}{text}{separator}$"
+
+
+def _bounded(value: str, separator: str, is_quoted: bool) -> tuple[str, ...]:
+    """Whole parts from the first on, so that ``layers.7`` finds all below it and not ``layers.70``; ``*`` stands for
+    anything. All parts if quoted.
+    """
+    if is_quoted:
+        return (fold(in_parts(value, separator)),)
+    first, *rest = fold(value).split("*")
+    pieces = [first and f"^{separator}{first}", *rest]
+    pieces[-1] = pieces[-1] and pieces[-1] + separator
+    return tuple(piece for piece in pieces if piece)
 
 
 def _place(words: str) -> tuple[tuple[str, ...], int] | None:

@@ -14,6 +14,7 @@ from snapreport.contracts.stats import DeviceStats, FileStats, StackAtPeak
 from snapreport.contracts.values import Frame
 from snapreport.reading.recording import Recording
 from snapreport.timeline.interface import Timeline
+from snapreport.timeline.module_tree import module_tree
 from snapreport.timeline.operators import stack_labels
 from snapreport.timeline.recording_gaps import lost_peaks
 
@@ -61,6 +62,7 @@ def device_stats(timeline: Timeline) -> DeviceStats:
         top_stacks_at_peak=[
             StackAtPeak(row["stack"], names[row["stack"]], row["bytes"], row["count"]) for row in timeline.top_stacks
         ],
+        modules=module_tree(timeline) or UNSET,
     )
 
 

@@ -60,6 +60,29 @@ test('a query tells whether it needs times', () => {
   )
 })
 
+test('modules, shapes and dtypes are found by whole parts', () => {
+  const d = randomDevice({ events: 20, older: 0, stacks: 3, alloc: 0.9, size: () => 1 }, 3)
+  const named = {
+    modules: ['', 'layers.7', 'layers.7.attn', 'layers.70'],
+    shapes: ['', '4x128'],
+    dtypes: ['', 'float32'],
+  }
+  const device = { ...d.info, ...named }
+  d.module = Uint8Array.from({ length: d.N }, (_, id) => id % 4)
+  d.shape = d.dtype = Uint8Array.from({ length: d.N }, (_, id) => id % 2)
+  const found = (query: string): string[] => {
+    const { mask } = evaluateQuery(d, stacks, device, query)
+    return [...new Set([...d.module].flatMap((module, id) => (mask[id] ? [device.modules[module]] : [])))].sort()
+  }
+  assert.deepEqual(found('module:layers.7'), ['layers.7', 'layers.7.attn'])
+  assert.deepEqual(found('module:"LAYERS.7"'), ['layers.7'])
+  assert.deepEqual(found('module:*.attn'), ['layers.7.attn'])
+  assert.deepEqual(found('module:attn'), [])
+  assert.deepEqual(found('-module:*'), [''])
+  assert.deepEqual(found('shape:*x128 dtype:*32'), ['layers.7', 'layers.70'])
+  assert.deepEqual(found('shape:12 OR dtype:float'), [])
+})
+
 test('stacks by file, function, place and line equal a walk along every stack', () => {
   const r = random(7)
   const pick = (below: number): number => Math.floor(r() * below)

@@ -58,6 +58,9 @@ export interface RawDevice {
   contexts: string[]
   metadata: string[]
   stats: PageStats
+  modules?: string[]
+  shapes?: string[]
+  dtypes?: string[]
   ooms?: OomEntry[]
   steps?: RawSteps
   spans?: RawSpans
@@ -160,6 +163,7 @@ export interface PageStats {
   peak_reserved_bytes: number
   oom_events: number[]
   top_stacks_at_peak: StackBytes[]
+  modules?: ModuleMemory[]
 }
 
 /**
@@ -369,6 +373,32 @@ export interface StackBytes {
   bytes: number
   count: number
   stack: number
+}
+
+/**
+ * A module and all below it: the bytes of its allocations that are live at the peak, by category, and how many
+ * allocations it made at all. `module`: its path; `kind`: its class; `like`: the first of its siblings that is built
+ * alike, null for that one itself.
+ */
+export interface ModuleMemory {
+  module: string
+  kind: string | null
+  like: string | null
+  allocations: number
+  /** bytes */
+  peak_bytes: number
+  /** bytes */
+  parameter_bytes: number
+  /** bytes */
+  gradient_bytes: number
+  /** bytes */
+  optimizer_state_bytes: number
+  /** bytes */
+  activation_bytes: number
+  /** bytes */
+  temporary_bytes: number
+  /** bytes */
+  other_bytes: number
 }
 
 /**

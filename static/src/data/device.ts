@@ -37,6 +37,9 @@ export function readDevice(info: DeviceInfo, columns: DecodedBlob): DeviceColumn
     categorySource: columns.u8(p + 'source'),
     context: small(columns.u32(p + 'context')),
     metadata: small(columns.u32(p + 'metadata')),
+    module: names(columns, p + 'module', N),
+    shape: names(columns, p + 'shape', N),
+    dtype: names(columns, p + 'dtype', N),
     allocated: allocatedCurve(events.start, events.end, size, P),
     reserved: reservedCurve(info, other, P),
     other,
@@ -59,6 +62,11 @@ function small(values: Small): Small {
   for (let i = 0; i < values.length; i++) if (values[i] > most) most = values[i]
   if (most < 1 << 8) return Uint8Array.from(values)
   return most < 1 << 16 ? Uint16Array.from(values) : values
+}
+
+/** Indices of names that only some files have: 0, none, where they are missing. */
+function names(columns: DecodedBlob, name: string, length: number): Small {
+  return columns.has(name) ? small(columns.u32(name)) : new Uint8Array(length)
 }
 
 type Lifetimes = Pick<DeviceData, 'start' | 'end' | 'freeRequestedEvent'>

@@ -72,6 +72,10 @@ export interface DeviceData {
   categorySource: Uint8Array
   context: Small
   metadata: Small
+  /** Which module made it, and the tensor in it: indices into `info.modules`, `shapes`, `dtypes`; 0: not recorded. */
+  module: Small
+  shape: Small
+  dtype: Small
   /** bytes allocated, by position (length P) */
   allocated: Float64Array
   /** bytes reserved, by position (length P) */

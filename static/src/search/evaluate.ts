@@ -1,7 +1,7 @@
 // Which allocations a query matches: the twin of snapreport/search/evaluate.py. Every term is a mask over whole columns.
 
 import type { DeviceData, DeviceInfo, Stacks, Times } from '../data/model'
-import { type Choice, QUERY_NOTES, type Range, type Text, type WideRange } from './fields'
+import { type Choice, inParts, PART_SEPARATORS, QUERY_NOTES, type Range, type Text, type WideRange } from './fields'
 import { type Node, parse, type Term } from './grammar'
 import { inRange, positionsWithin } from './steps'
 import { StackTexts, textsHaving } from './texts'
@@ -13,6 +13,9 @@ const LEFT_OUT: Record<string, string> = {
   pool: 'this report was made without pools',
   free_stack: 'this report was made without stack traces of frees',
   metadata: 'this report was made without compile contexts and user metadata',
+  module: 'this report was made without modules',
+  shape: 'this report was made without shapes',
+  dtype: 'this report was made without dtypes',
   times: 'this report was made without times',
 }
 
@@ -93,6 +96,12 @@ class Finder {
       return lookUp(StackTexts.of(this.stacks).holding('either', test), data.freeStack)
     }
     if (field === 'file' || field === 'func') return this.ofStacks(StackTexts.of(this.stacks).holding(field, test))
+    if (field === 'module' || field === 'shape' || field === 'dtype') {
+      if (this.isLeftOut(field)) return this.nothing()
+      const separator = PART_SEPARATORS[field]
+      const texts = info[`${field}s`].map((text) => text && inParts(text, separator))
+      return lookUp(textsHaving(texts, test.parts), data[field])
+    }
     if (field === 'meta') {
       this.isLeftOut('metadata')
       const mask = lookUp(textsHaving(info.contexts, test.parts), data.context)

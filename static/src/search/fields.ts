@@ -51,8 +51,12 @@ type Kind =
   | 'source'
   | 'step'
   | 'count'
+  | 'parts'
 /** Field → what its value is. The order is that in messages. */
 export const FIELDS = vocabulary.query_fields as Record<Field, Kind>
+
+/** Of the fields whose texts consist of parts: what is between two of them. */
+export const PART_SEPARATORS: Record<'module' | 'shape' | 'dtype', string> = vocabulary.part_separators
 
 export const CATEGORIES: readonly string[] = vocabulary.categories
 /** Where a category comes from. */
@@ -115,6 +119,24 @@ export function fold(text: string): string {
   return text.toLowerCase().replace(/\\/g, '/')
 }
 
+/** A text in the form in which `bounded` finds parts of it: separators around each, and around them its ends. */
+export function inParts(text: string, separator: string): string {
+  return `^${separator}${text}${separator}$`
+}
+
+/**
+ * Whole parts from the first on, so that `layers.7` finds all below it and not `layers.70`; `*` stands for anything. All
+ * parts if quoted.
+ */
+function bounded(value: string, separator: string, isQuoted: boolean): string[] {
+  if (isQuoted) return [fold(inParts(value, separator))]
+  const pieces = fold(value).split('*')
+  const last = pieces.length - 1
+  if (pieces[0]) pieces[0] = `^${separator}${pieces[0]}`
+  if (pieces[last]) pieces[last] += separator
+  return pieces.filter(Boolean)
+}
+
 /** The test of a bare word. `*` stands for anything and `file.py:12` for a place unless the word is quoted. */
 export function textOf(words: string, isQuoted: boolean): Text {
   return isQuoted
@@ -146,6 +168,11 @@ export function readValue(field: Field, op: Op, value: string, at: number, isQuo
       parts: isQuoted ? [fold(value)] : partsOf(value),
       place: field === 'file' ? placeOf(value) : null,
     }
+  }
+  if (kind === 'parts') {
+    if (!isEqual) throw bad('text_only', { field })
+    const separator = PART_SEPARATORS[field as keyof typeof PART_SEPARATORS]
+    return { kind: 'text', parts: bounded(value, separator, isQuoted), place: null }
   }
   if (kind === 'category' || kind === 'source' || kind === 'origin' || kind === 'pool') {
     if (!isEqual) throw bad('name_only', { field })

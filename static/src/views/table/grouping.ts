@@ -15,6 +15,7 @@ export type Grouping =
   | 'line'
   | 'category'
   | 'step'
+  | 'module'
   | 'size'
   | 'stream'
   | 'pool'
@@ -28,6 +29,7 @@ export const GROUPINGS: readonly (readonly [Grouping, string, string])[] = [
   ['line', 'By line', 'line'],
   ['category', 'By category', 'category'],
   ['step', 'By step', 'step'],
+  ['module', 'By module', 'module'],
   ['size', 'By size', 'size'],
   ['stream', 'By stream', 'stream'],
   ['pool', 'By pool', 'pool'],
@@ -53,6 +55,7 @@ export interface Groups {
 /** Why this device cannot be grouped this way; null when it can. */
 export function whyNot(grouping: Grouping, info: DeviceInfo, data: DeviceData): string | null {
   if (grouping === 'step') return stepsOf(info, data) ? null : 'no steps recorded'
+  if (grouping === 'module' && info.modules.length < 2) return 'no modules recorded'
   if (grouping === 'stream' || grouping === 'pool')
     return info.leftOut.includes(grouping) ? 'left out of this report to fit its size' : null
   return null
@@ -94,6 +97,8 @@ export function groupsOf(
       )
     case 'category':
       return named(data.category, info.categories, (name) => `category:${quoted(name)}`, 'no category')
+    case 'module':
+      return named(data.module, info.modules, (name) => (name ? `module:"${name}"` : '-module:*'), 'outside modules')
     case 'stream':
       return named(data.stream, info.streams, (name) => (/^-?\d+$/.test(name) ? `stream:${name}` : null), 'no stream')
     case 'pool':

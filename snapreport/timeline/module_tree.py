@@ -1,0 +1,87 @@
+"""The tree of a program's modules, with the memory of each at the peak: recorded modules alone."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import polars as pl
+from msgspec import convert, to_builtins
+
+from snapreport.contracts.stats import ModuleMemory
+from snapreport.timeline.interface import Timeline
+
+# The categories that a module has columns for; the bytes of others are ``other_bytes``.
+COLUMNS = ("parameter", "gradient", "optimizer state", "activation", "temporary")
+
+
+def module_tree(timeline: Timeline) -> list[ModuleMemory]:
+    """A row for each module that allocated, or below which one did, parents first and in the program's order; empty
+    where no modules were recorded.
+    """
+    allocations, peak, free = timeline.allocations, timeline.peak_event, pl.col("free_event")
+    own = (
+        allocations.filter(pl.col("module").is_not_null())
+        .with_columns(live=(pl.col("alloc_event") <= peak) & ((free < 0) | (free > peak)))
+        .group_by("module", pl.col("category").cast(pl.String))
+        .agg(bytes=pl.col("size").filter("live").sum(), count=pl.len())
+    )
+    sums: dict[str, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
+    for module, category, size, count in own.iter_rows():
+        parts = module.split(".")
+        for end in range(1, len(parts) + 1):
+            row = sums[".".join(parts[:end])]
+            row[_key(category)] += size
+            row["peak_bytes"] += size
+            row["allocations"] += count
+    recorder = timeline.recording.recorder
+    named = dict(recorder.modules.iter_rows()) if recorder else {}
+    # The order of named_modules(), then what was only seen running.
+    order = {path: number for number, path in enumerate(_with_parents([*named, *sorted(sums)]))}
+    paths = sorted(sums, key=lambda path: [order[one] for one in _with_parents([path])])
+    identical = _identical(paths, named, sums)
+    return [
+        convert({"module": path, "kind": named.get(path), "like": identical.get(path), **sums[path]}, ModuleMemory)
+        for path in paths
+    ]
+
+
+def modules_table(rows: list[ModuleMemory]) -> pl.DataFrame:
+    """The rows as a frame, with the columns of :class:`ModuleMemory`."""
+    text = {"module": pl.String, "kind": pl.String, "like": pl.String}
+    schema = {name: text.get(name, pl.Int64) for name in ModuleMemory.__struct_fields__}
+    return pl.DataFrame([to_builtins(row) for row in rows], schema)
+
+
+def _key(category: str) -> str:
+    return f"{category.replace(' ', '_')}_bytes" if category in COLUMNS else "other_bytes"
+
+
+def _with_parents(paths: list[str]) -> list[str]:
+    """``paths``, each after those above it, without repetitions."""
+    found: dict[str, None] = {}
+    for path in paths:
+        parts = path.split(".")
+        found.update((".".join(parts[:end]), None) for end in range(1, len(parts) + 1))
+    return list(found)
+
+
+def _identical(paths: list[str], named: dict[str, str], sums: dict[str, defaultdict[str, int]]) -> dict[str, str]:
+    """Of numbered siblings, those built like an earlier one → the first such: the same classes and bytes of parameters
+    at the same places below.
+    """
+    below: dict[str, list[tuple[str, str | None, int]]] = defaultdict(list)
+    for path in paths:
+        parts = path.split(".")
+        for end in range(1, len(parts) + 1):
+            if parts[end - 1].isdigit():
+                inner = ".".join(parts[end:])
+                below[".".join(parts[:end])].append((inner, named.get(path), sums[path]["parameter_bytes"]))
+    firsts: dict[tuple[object, ...], str] = {}
+    result = {}
+    for path in paths:
+        if path in below:
+            parent = path.rpartition(".")[0]
+            first = firsts.setdefault((parent, *sorted(below[path], key=str)), path)
+            if first != path:
+                result[path] = first
+    return result

@@ -9,6 +9,7 @@ import hashlib
 import json
 import pickle
 import random
+import re
 import struct
 import tempfile
 import tracemalloc
@@ -649,3 +650,13 @@ def test_a_report_names_files_below_their_common_folder(tmp_path: Path) -> None:
     assert job["sources"] == [f"rank_0000{rank}_step_00000002_steps.pickle" for rank in range(3)]
     assert job["failed"][0]["source"] == "rank_00003.pickle"
     assert "secret-place" not in json.dumps(report.manifest) + out.read_text(encoding="utf-8")
+
+
+def test_a_leak_of_one_rank_leads_the_headline(tmp_path: Path) -> None:
+    """Also where it is too small to make the rank an outlier."""
+    samples.write_job(tmp_path / "job", "data", ranks=8, straggler=3, leak=1 << 20, steps=8, layers=2)
+    job = snapreport.job(tmp_path / "job", jobs=1)
+    assert job.outliers == []
+    first = headline(job)[0]
+    assert re.fullmatch(r"On rank 3: Leak: log_step metrics\.py:\d+ keeps 1\.00 MiB every step, .*\.", str(first.text))
+    assert first.rows == [3]

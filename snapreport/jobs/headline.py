@@ -7,9 +7,10 @@ from collections import defaultdict
 import numpy as np
 
 from snapreport.jobs.imbalance import imbalance_of
+from snapreport.jobs.rank_findings import merged_findings
 from snapreport.jobs.rank_text import JobSentence, ranks_text
 from snapreport.jobs.reduce import Job
-from snapreport.jobs.sentences import outlier_sentence
+from snapreport.jobs.sentences import on_ranks, outlier_sentence
 from snapreport.jobs.states import state_sentences
 from snapreport.number_format import count_text, plural, upper_first
 from snapreport.sentence import bytes_part, listed, rank_part, sentence
@@ -24,13 +25,30 @@ def headline(job: Job) -> list[JobSentence]:
     cost = imbalance_of(job)
     return [
         *state_sentences(job),
-        *differences(job),
+        *_leaks(job, failed=bool(job.ooms)),
         *failures,
         *_outliers(job, described),
+        *differences(job),
         *_groups(job),
         JobSentence(cost.sentence, [cost.worst]),
         *_files(job),
     ]
+
+
+def _leaks(job: Job, *, failed: bool) -> list[JobSentence]:
+    """What leaks on fewer than half of the ranks: those that share it leak by what all of them run. Outliers by a leak
+    are described below, and where memory ran out that comes first.
+    """
+    outliers = {outlier.row for outlier in job.outliers}
+    found = []
+    for merged in merged_findings(job):
+        is_leak = merged.finding.kind == "leak" and merged.finding.severity != "info"
+        if not is_leak or 2 * len(merged.rows) >= len(job.rows) or set(merged.rows) <= outliers or failed:
+            continue
+        found.append(
+            JobSentence(sentence("{}: {}.", upper_first(on_ranks(job, merged.rows)), merged.finding.title), merged.rows)
+        )
+    return found[:1]
 
 
 def notes(job: Job) -> list[JobSentence]:

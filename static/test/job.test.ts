@@ -375,8 +375,18 @@ test('pixels of large cells have a line between them, those of small ones show e
   assert.equal(seen.size, 30)
 })
 
+test('few ranks do not fill the height of the map, and one more is one row more', () => {
+  const height = (rows: number): number => {
+    const { top, bottom } = layOutMap(1000, 900, 60, rows)
+    return bottom - top
+  }
+  assert.ok(height(2) <= 100)
+  assert.equal(height(4), 2 * height(2))
+  assert.equal(height(64), height(1024), 'many have what there is')
+})
+
 test('a place of the map is a cell, zooming keeps it in place and inside', () => {
-  const geometry = layOutMap(1000, 600, 60)
+  const geometry = layOutMap(1000, 600, 60, 50)
   const window = { x0: 0, x1: 10, y0: 0, y1: 50 }
   const cell = cellAt(geometry, window, geometry.left + 1, geometry.bottom - 1, 50, 10)
   assert.deepEqual(cell, { place: 49, column: 0 })

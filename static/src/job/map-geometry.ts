@@ -27,7 +27,10 @@ const GROUP_STRIP = 7
 const AXIS_HEIGHT = 24
 const NARROW = 560
 
-export function layOutMap(width: number, height: number, labels: number): MapGeometry {
+/** Few ranks do not fill the height: a row is not taller than this. */
+const MOST_ROW = 44
+
+export function layOutMap(width: number, height: number, labels: number, rows: number): MapGeometry {
   const bars = width < NARROW ? 0 : Math.min(150, Math.round(width * 0.12))
   const top = height < 220 ? 8 : 66
   const right = width - bars - (bars ? 12 : 8)
@@ -37,7 +40,7 @@ export function layOutMap(width: number, height: number, labels: number): MapGeo
     left: labels + GROUP_STRIP,
     top,
     right: Math.max(labels + GROUP_STRIP + 20, right),
-    bottom: Math.max(top + 20, height - AXIS_HEIGHT),
+    bottom: Math.max(top + 20, Math.min(height - AXIS_HEIGHT, top + rows * MOST_ROW)),
     strip: bars ? right + 8 : width,
   }
 }

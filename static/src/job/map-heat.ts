@@ -262,7 +262,7 @@ export class ColourScale {
   }
 }
 
-function textOf(bytes: number, isSigned: boolean): string {
+export function textOf(bytes: number, isSigned: boolean): string {
   if (!isSigned) return bytes === 0 ? '0' : formatBytes(Math.round(bytes))
   return `${bytes < 0 ? '−' : '+'}${formatBytes(Math.round(Math.abs(bytes)))}`
 }

@@ -6,28 +6,58 @@ import { lowerBound } from '../layout/binary-search'
 import { formatBytes, formatCount } from '../layout/format'
 import { decimalStep, eventTicks, timeTicks } from '../layout/ticks'
 import { fitted } from '../views/shared/canvas-view'
-import { css, groupColour, mix } from '../views/shared/inks'
+import { css, groupColour, mix, textOn } from '../views/shared/inks'
 import type { JobModel } from './job-model'
 import { columnToX, groupStrip, type MapGeometry, placeToY } from './map-geometry'
-import type { Heat } from './map-heat'
+import { type Heat, levelOf, textOf } from './map-heat'
 import { clippedEnd, type Spread } from './statistics'
 
 /** Least distance of two names of rows. */
 const LABEL_PIXELS = 13
+/** Room for "1,023 MiB" with its sign. */
+const VALUE_WIDTH = 76
 
 export function drawAround(
   ctx: CanvasRenderingContext2D,
   model: JobModel,
   geometry: MapGeometry,
   window: HeatWindow,
-  heat: Pick<Heat, 'spreads' | 'isCommon'>,
+  heat: Heat,
 ): void {
   ctx.clearRect(0, 0, geometry.width, geometry.height)
+  drawValues(ctx, model, geometry, window, heat)
   drawRows(ctx, model, geometry, window)
   if (geometry.strip < geometry.width) drawStrip(ctx, model, geometry, window)
   if (geometry.top > 20) drawCurves(ctx, model, geometry, window, heat)
   drawAxis(ctx, model, geometry, window)
   drawFailures(ctx, model, geometry, window)
+}
+
+/** The bytes in each cell, where all cells of the window have room for them. */
+function drawValues(
+  ctx: CanvasRenderingContext2D,
+  { order, state }: JobModel,
+  geometry: MapGeometry,
+  window: HeatWindow,
+  { matrix, scale, palette }: Heat,
+): void {
+  const width = (geometry.right - geometry.left) / (window.x1 - window.x0)
+  const height = (geometry.bottom - geometry.top) / (window.y1 - window.y0)
+  if (width < VALUE_WIDTH || height < LABEL_PIXELS + 3) return
+  ctx.textAlign = 'center'
+  ctx.textBaseline = 'middle'
+  for (let place = Math.ceil(window.y0); place + 1 <= Math.min(order.length, window.y1); place++) {
+    const row = order[place]
+    if (state.rows !== null && !state.rows.has(row)) continue
+    for (let column = Math.ceil(window.x0); column + 1 <= Math.min(matrix.columns, window.x1); column++) {
+      const bytes = matrix.bytes[row * matrix.columns + column]
+      if (Number.isNaN(bytes)) continue
+      const level = levelOf(bytes, scale)
+      ctx.fillStyle = textOn([palette[4 * level], palette[4 * level + 1], palette[4 * level + 2]])
+      const x = columnToX(geometry, window, column + 0.5)
+      ctx.fillText(textOf(Math.round(bytes), scale.isDiverging), x, placeToY(geometry, window, place + 0.5))
+    }
+  }
 }
 
 /** The name of a row beside the map. */
@@ -73,6 +103,10 @@ function drawRows(ctx: CanvasRenderingContext2D, model: JobModel, geometry: MapG
     ctx.fillStyle = css(row >= data.recorded ? inks.oom : inks.soft, isDim ? 0.5 : 1)
     ctx.fillText(rowLabel(model, row), stripLeft - 5, middle)
   }
+  ctx.fillStyle = css(inks.soft)
+  ctx.textBaseline = 'alphabetic'
+  if (geometry.top > 20) ctx.fillText('rank', stripLeft - 5, geometry.top - 5)
+  ctx.textBaseline = 'middle'
   if (state.row !== null) drawPicked(ctx, model, geometry, window, state.row)
 }
 

@@ -31,7 +31,7 @@ export class MapView extends CanvasView {
   private readonly window = new MapWindow()
   private readonly pointer: PointerInput
   private model: JobModel | null = null
-  private geometry: MapGeometry = layOutMap(100, 100, 30)
+  private geometry: MapGeometry = layOutMap(100, 100, 30, 1)
   private sized = ''
   private heat: Heat | null = null
   private cursor: Cell | null = null
@@ -200,7 +200,7 @@ export class MapView extends CanvasView {
     const { clientWidth: width, clientHeight: height } = this.element
     if (!model || !heat || width < 60 || height < 60) return
     const ctx = this.begin(this.canvas)
-    this.geometry = layOutMap(width, height, labelWidth(ctx, model, width))
+    this.geometry = layOutMap(width, height, labelWidth(ctx, model, width), model.order.length)
     const { left, top, right, bottom } = this.geometry
     const style = {
       palette: heat.palette,

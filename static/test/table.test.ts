@@ -8,6 +8,7 @@ import { readPlace } from '../src/views/events/events-tools'
 import { quoted } from '../src/search/grammar'
 import type { Groups } from '../src/views/table/grouping'
 import { countEmpty, inOrder, keysOf, keysOfWords, NONE, ranksOf } from '../src/views/table/order'
+import { type Row, withWeight } from '../src/views/diff/compare'
 import { rangeOf, sumsInRange } from '../src/views/table/range'
 import { RowPlan } from '../src/views/table/row-plan'
 import { mainCategories } from '../src/views/table/sums'
@@ -314,4 +315,29 @@ test('the category of a group is that of most of its bytes at the peak, else of 
   assert.deepEqual(main([0, 0, 0, 1]), [1, 1, -1], '7 bytes of b at the peak, 100 of a later')
   assert.deepEqual(main([0, 0, 1, 1]), [1, 0, -1])
   assert.deepEqual(main([0, 0, 1, 1], Uint8Array.of(1, 0, 0, 1)), [2, 1, -1])
+})
+
+test('rows of a difference that say nothing are folded: equal lines with other callers, and less than a thousandth', () => {
+  const row = (name: string, before: number, after: number): Row => ({
+    key: 0,
+    name,
+    before,
+    after,
+    countBefore: 1,
+    countAfter: 1,
+    stack: 1,
+    stackBefore: 1,
+  })
+  const rows = [
+    row('f a.py:1 ← x', 0, 500),
+    row('f a.py:1 ← y', 500, 0),
+    row('g a.py:2 ← x', 100, 400),
+    row('h a.py:3 ← x', 10, 10.5),
+  ]
+  assert.deepEqual(
+    withWeight(rows, 'stack', 1000).map(({ name }) => name[0]),
+    ['g'],
+  )
+  assert.equal(withWeight(rows, 'function', 1000).length, 3, 'names of functions have no callers')
+  assert.equal(withWeight(rows.slice(3), 'stack', 1000).length, 1, 'all, where none says anything')
 })

@@ -49,7 +49,14 @@ const HELP: readonly KeyHelp[] = [
       ['F G, Enter', 'Worst fragmentation, worst split; segments at the moment'],
     ],
   },
-  { title: 'Flame', views: ['flame'], keys: [['↑ ↓ ← →, Enter', 'Parent, child, neighbours; focus (Escape: all)']] },
+  {
+    title: 'Flame',
+    views: ['flame'],
+    keys: [
+      ['↑ ↓ ← →, Enter', 'Parent, child, neighbours; focus (Escape: all)'],
+      ['Right click, menu key', 'Callers and callees; searches'],
+    ],
+  },
   {
     title: 'Tables',
     views: ['table', 'diff'],

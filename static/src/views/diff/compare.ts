@@ -85,6 +85,21 @@ export function compare(data: DeviceData, stacks: Stacks, baseline: Baseline, gr
   )
 }
 
+/** Share of the larger side below which a change says nothing. */
+const NO_WEIGHT = 0.001
+
+/**
+ * The rows that say something, in their order: those of a line whose bytes stay the same, where only callers differ, do not,
+ * nor do changes of less than a thousandth of `most` bytes. All of them where none does.
+ */
+export function withWeight(rows: readonly Row[], group: Group, most: number): Row[] {
+  const ofLine = new Map<string, number>()
+  const line = ({ name }: Row): string => (group === 'stack' ? name.split(' ← ')[0] : name)
+  for (const row of rows) ofLine.set(line(row), (ofLine.get(line(row)) ?? 0) + deltaOf(row))
+  const shown = rows.filter((row) => ofLine.get(line(row)) !== 0 && Math.abs(deltaOf(row)) >= NO_WEIGHT * most)
+  return shown.length > 0 ? shown : [...rows]
+}
+
 /** Per stack, the one that was live before and is counted under it; -1: none was. Identities are one to one. */
 function stacksBefore(
   { before: { N, start, end, stack }, beforePosition, home }: Baseline,

@@ -10,7 +10,7 @@ import { readInks } from '../shared/inks'
 import { FONT } from '../shared/canvas-view'
 import type { View, ViewContext, ViewParts } from '../view'
 import type { Baseline } from '../baseline'
-import { changeOf, compare, deltaOf, type Group, GROUPS, type Row, signed } from './compare'
+import { changeOf, compare, deltaOf, type Group, GROUPS, type Row, signed, withWeight } from './compare'
 import { bothStacks, hasMoved, paintCurves } from './curves'
 import { growthChart, seriesTable } from './growth-chart'
 
@@ -41,6 +41,8 @@ export class DiffView implements View {
   private readonly groups = new Map<Group, HTMLButtonElement>()
   private readonly rowsOf = new Memo<Row[]>()
   private rows: Row[] = []
+  /** Those that are listed: the others are folded into a last line. */
+  private listed: Row[] = []
   private most = 1
   private context: ViewContext | null = null
   private filled = ''
@@ -52,8 +54,8 @@ export class DiffView implements View {
       label: 'What changed',
       role: 'grid',
       rowHeight: ROW_HEIGHT,
-      fill: (row, index) => this.fillRow(row, this.rows[index]),
-      onClick: (index) => this.open(index),
+      fill: (row, index) => this.fillRow(row, this.listed[index]),
+      onClick: (index) => (index < this.listed.length ? this.open(index) : this.listAll()),
       onCursor: (index) => this.open(index),
     })
     this.list.setColumns('96px 88px 88px minmax(56px, 140px) 86px minmax(200px, 1fr)', 620)
@@ -121,13 +123,16 @@ export class DiffView implements View {
     this.renderTools(baseline, group)
     const { data, stacks } = context
     this.rows = this.rowsOf.get([data, stacks, baseline, group], () => compare(data, stacks, baseline, group))
-    this.most = Math.max(1, ...this.rows.slice(0, 1).map((row) => Math.abs(deltaOf(row))))
     const { before } = baseline
     const [was, is] = [before.allocated[baseline.beforePosition], data.allocated[baseline.afterPosition]]
     this.note.textContent = `${capital(baseline.moment.name)}: ${formatBytes(was)} before, ${formatBytes(is)} after, ${signed(is - was)}${was > 0 ? ` (${is >= was ? '+' : '−'}${formatShare(Math.abs(is - was), was)})` : ''}. ${this.counts()}`
+    const isAll = context.state.options['diff.rows'] === 'all'
+    this.listed = isAll ? this.rows : withWeight(this.rows, group, Math.max(was, is))
+    this.most = Math.max(1, ...this.listed.slice(0, 1).map((row) => Math.abs(deltaOf(row))))
     this.paint(context, baseline)
     const filled = `${group}/${baseline.moment.name}/${data.info.index}`
-    this.list.setRows(this.rows.length, filled === this.filled ? this.list.cursor : -1)
+    const isFolded = this.listed.length < this.rows.length
+    this.list.setRows(this.listed.length + (isFolded ? 1 : 0), filled === this.filled ? this.list.cursor : -1)
     if (filled !== this.filled) this.pane.hidden = true
     this.filled = filled
   }
@@ -139,6 +144,8 @@ export class DiffView implements View {
   }
 
   key(event: KeyboardEvent): boolean {
+    const isOnFold = this.listed.length < this.rows.length && this.list.cursor === this.listed.length
+    if (event.key === 'Enter' && isOnFold) return (this.listAll(), true)
     return this.list.key(event)
   }
 
@@ -148,6 +155,7 @@ export class DiffView implements View {
 
   debug(): unknown {
     return {
+      listed: this.listed.length,
       rows: this.rows.map((row) => ({ ...row, delta: deltaOf(row), change: changeOf(row) })),
       words: this.note.textContent,
     }
@@ -234,7 +242,11 @@ export class DiffView implements View {
     )
   }
 
-  private fillRow(element: HTMLElement, row: Row): void {
+  private fillRow(element: HTMLElement, row: Row | undefined): void {
+    if (!row) {
+      const words = `${formatCount(this.rows.length - this.listed.length)} more: of less than 0.1%, or of a line whose bytes stay the same (Enter lists them)`
+      return fill(element, h('span', { role: 'gridcell', class: 'cell wide soft' }, words))
+    }
     const delta = deltaOf(row)
     const bar = h('span', { class: delta < 0 ? 'diff-bar loss' : 'diff-bar' })
     bar.style.width = `${(46 * Math.abs(delta)) / this.most}%`
@@ -250,8 +262,12 @@ export class DiffView implements View {
     )
   }
 
+  private listAll(): void {
+    this.parts.store.setOption('diff.rows', 'all')
+  }
+
   private open(index: number): void {
-    const row = this.rows[index]
+    const row = this.listed[index]
     const { context } = this
     if (!row || !context?.baseline) return
     const group = groupOf(context)

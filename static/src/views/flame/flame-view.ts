@@ -121,7 +121,7 @@ export class FlameView implements View {
     fill(
       this.crumbs,
       h('button', { type: 'button', class: 'link', title: 'Show the whole tree (Escape)', onclick: all }, 'All'),
-      h('span', {}, 'Callers above and callees below ', h('code', {}, name || '?'), ` ${file}`),
+      h('span', {}, ' · Callers above and callees below ', h('code', {}, name || '?'), ` ${file}`),
     )
   }
 

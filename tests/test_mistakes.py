@@ -23,6 +23,7 @@ CASES = [
     ("features", "cpu", "collected-outputs"),
     ("tables", "host", "data-on-device"),
     ("wide_adapters", "bf16", "frozen-base"),
+    ("adapters", "base", "frozen-base"),
     ("codebook", "cdist", "distance-matrix"),
     ("neighbours", "cdist", "distance-matrix"),
     ("masked_model", "select", "full-logits"),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
+from snapreport.findings.advice_births import births
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
+from snapreport.findings.element_size import computes_in_32_bits
 from snapreport.findings.mixed_precision import is_low_precision
-from snapreport.findings.saving import bytes_over_time
-from snapreport.sentence import sentence
+from snapreport.findings.saving import bytes_over_time, share_with_cost
+from snapreport.sentence import bytes_part, sentence
 from snapreport.timeline.phases import OPTIMIZER_STEP
 
 _MOSTLY = 0.5
@@ -29,9 +31,24 @@ def frozen_base(context: AdviceContext) -> Advice | None:
     size = context.bytes_at_peak(mask)
     if size < _MOSTLY * context.bytes_at_peak(parameters) or not context.is_much(size // 2):
         return None
-    allocated = context.timeline.allocated - bytes_over_time(context.timeline, np.flatnonzero(mask)) // 2
+    cast = mask | context.category("activation", "temporary")
+    half = bytes_over_time(context.timeline, np.flatnonzero(cast)) // 2
+    loaded = context.timeline.allocated - half
+    every = births(context)
+    # Cast on the device, as the line does, the weights are there in 32 bits before, and the largest in both types.
+    begins = int(context.born[every.rows[every.forward]].min(initial=len(half)))
+    saved = np.where(np.arange(len(half)) <= begins, 0, half)
+    saved[min(begins, len(saved) - 1)] = -int(context.size[mask].max()) // 2
+    rows = np.flatnonzero(cast)
+    on_device = int((context.timeline.allocated - saved).max())
+    is_cast = context.is_much(context.timeline.peak_bytes - on_device)
+    share = share_with_cost(context.timeline, rows, 0.0, -(saved if is_cast else half))
+    every_part = np.flatnonzero(cast | context.category("parameter", "gradient"))
+    least = int((context.timeline.allocated - bytes_over_time(context.timeline, every_part) // 2).max())
+    weights = context.timeline.allocated - bytes_over_time(context.timeline, np.flatnonzero(mask)) // 2
     activations = bytes_over_time(context.timeline, np.flatnonzero(context.category("activation"))) // 2
-    temporaries = bytes_over_time(context.timeline, np.flatnonzero(context.category("temporary"))) // 2
+    known = computes_in_32_bits(context)
+    types = [] if known else ["A snapshot does not record types: weights in 16 bits already save nothing."]
     return Advice(
         "frozen-base",
         "Keep the frozen weights in a 16-bit type",
@@ -40,16 +57,21 @@ def frozen_base(context: AdviceContext) -> Advice | None:
                 "{} are parameters that get no gradient, as of a base model under LoRA or a frozen backbone.",
                 context.share(size),
             ),
-            "Activations are of 16 bits, too, where the whole model is cast; where only its frozen weights are, their "
-            "products cast what they read.",
-            "A snapshot does not record types: weights in 16 bits already save nothing.",
+            sentence(
+                "The replay casts the whole model on the device, activations too. Loaded in 16 bits, it would need {}.",
+                bytes_part(int(loaded.max())),
+            )
+            if is_cast
+            else "The replay loads the whole model in 16 bits, activations too: cast on the device, it would need as "
+            "much as now.",
+            *types,
         ],
         "from_pretrained(dtype=torch.bfloat16), or base.to(torch.bfloat16)",
         "https://huggingface.co/docs/peft/developer_guides/quantization",
-        mask,
-        0.5,
-        confidence="estimate",
-        peak_range=(int((allocated - activations - temporaries).max()), int((allocated + activations).max())),
+        cast,
+        share,
+        confidence="inferred" if known else "estimate",
+        peak_range=(least, max(int((weights + activations).max()), on_device if is_cast else 0)),
         effort=ONE_LINE,
-        line="base.to(torch.bfloat16)",
+        line="base.to(torch.bfloat16)" if is_cast else 'base.to("cuda", torch.bfloat16)',
     )

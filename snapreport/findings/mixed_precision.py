@@ -7,6 +7,7 @@ import numpy as np
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, AdviceEvidence
 from snapreport.findings.autocast_replay import autocast_factors
 from snapreport.findings.autocast_weights import weight_copies
+from snapreport.findings.element_size import computes_in_32_bits
 from snapreport.findings.saving import bytes_over_time, share_with_cost
 from snapreport.sentence import bytes_part, sentence
 from snapreport.timeline.activity import INFERENCE, TRAINING
@@ -16,6 +17,8 @@ from snapreport.timeline.phases import OPTIMIZER_STEP
 _LOW_PRECISION = r"(?i)autocast|/amp/|bfloat16|float16|\bhalf\b|fp16|bf16|transformer_engine|megatron"
 MARGIN = 0.08
 """Of 64 recordings with autocast all lay in the range that it gives; the replay itself was up to 14% off."""
+
+_UNKNOWN_TYPES = "A snapshot does not record types: a program in 16 bits already saves nothing."
 
 
 class MixedPrecisionEvidence(AdviceEvidence, kw_only=True):
@@ -46,7 +49,7 @@ def mixed_precision(context: AdviceContext) -> Advice | None:
                 else []
             ),
             "The replay keeps norms, softmax and losses in 32 bits, and adds the casts that products read.",
-            "A snapshot does not record types: a program in 16 bits already saves nothing.",
+            *([] if computes_in_32_bits(context) else [_UNKNOWN_TYPES]),
         ],
         "torch.autocast",
         "https://docs.pytorch.org/docs/stable/amp.html",

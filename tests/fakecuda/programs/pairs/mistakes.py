@@ -101,8 +101,7 @@ class Adapted(nn.Module):
 
     def __init__(self, before: int, after: int) -> None:
         super().__init__()
-        kind = torch.bfloat16 if REMEDY == "bf16" else torch.float32
-        self.frozen = nn.Linear(before, after, dtype=kind).requires_grad_(False)
+        self.frozen = nn.Linear(before, after).requires_grad_(False)
         self.down, self.up = nn.Linear(before, 8, bias=False), nn.Linear(8, after, bias=False)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -113,6 +112,10 @@ class Adapted(nn.Module):
 def wide_adapters() -> None:
     layers = [m for _ in range(12) for m in (Adapted(1024, 4096), nn.GELU(), Adapted(4096, 1024))]
     net = nn.Sequential(*layers, nn.Linear(1024, 100)).to(DEVICE)
+    if REMEDY == "bf16":
+        for layer in net.modules():
+            if isinstance(layer, Adapted):
+                layer.frozen.to(torch.bfloat16)
     steps(net, lambda: functional.cross_entropy(net(floats(128, 1024)), integers(128)))
 
 

@@ -31,6 +31,8 @@ RULES = {
     "sdpa": SDPA,
 }
 """Of the remedies of ``../shared/remedies`` that have another name than their rule."""
+GENERAL = {"accumulation", "mixed-precision", "checkpointing", "chunked-loss"}
+"""Rules that lower the peak of almost any training: right where the program has no mistake of its own."""
 UNSEEN = {
     *("video", "waves", "points", "mixer", "captions", "folding", "bootstrapped", "curves"),
     *("windows", "latents", "inpainting", "sessions"),
@@ -164,6 +166,12 @@ def summary(name: str, measured: list[Row]) -> str:
     promises = [row for row in measured if row.promised]
     ranges = [row for row in promises if row.high]
     parts = [f"{len(measured)} pairs", f"{sum(0 < row.rank <= 2 for row in measured)} named first or second"]
+    by_program: dict[tuple[str, str], list[Row]] = {}
+    for row in measured:
+        by_program.setdefault((row.source, row.program), []).append(row)
+    right = [[row for row in rows if row.rule not in GENERAL] or rows for rows in by_program.values()]
+    named = sum(any(0 < row.rank <= 2 for row in rows) for rows in right)
+    parts.append(f"the right remedy first or second in {named} of {len(right)} programs")
     if harmful := sum(not row.rank and row.measured >= row.peak for row in measured):
         parts.append(f"{harmful} rightly not given: the remedy raises the peak")
     if promises:

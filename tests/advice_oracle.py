@@ -14,6 +14,8 @@ from snapreport.findings.model import Finding
 from snapreport.snapshot import Snapshot
 
 Row = dict[str, Any]
+# Rules whose estimates assume nothing about types: each names a mistake in the program.
+MISTAKES = ("backward-each", "second-model", "expanded-mask", "retained-graphs")
 
 
 def evidence(
@@ -51,7 +53,8 @@ def evidence(
     is_first = told["effort"] == "one line" and 20 * row["bytes"] >= device.peak_bytes
     is_first &= told["saving"] is not None and "(replayed)" in finding.title
     is_first |= told["rule"] == "exception-holds"
-    row["priority"] = 2 if finding.confidence == "estimate" else 0 if is_first else 1
+    is_guess = finding.confidence == "estimate" and told["rule"] not in MISTAKES
+    row["priority"] = 2 if is_guess else 0 if is_first else 1
     if told["together"]:
         peak, event = saving_oracle.peak_without(
             device, saving_oracle.largest(changes[r] for r in told["together"]["rules"])

@@ -88,6 +88,30 @@ def test_a_stage_of_a_pipeline_holds_its_micro_batches(tmp_path: Path) -> None:
     assert "backward-each" not in advised(script.raw(), tmp_path)
 
 
+@pytest.mark.parametrize("passes", [1, 4])
+def test_gradients_zeroed_in_place_are_needed_by_further_micro_batches(tmp_path: Path, passes: int) -> None:
+    """With one pass a step, its forward pass can do without them; of four, the last three cannot."""
+    script, gradients = model(), 0
+    for number in range(4):
+        began = len(script.events)
+        for _ in range(passes):
+            held = forward(script, "activation")
+            root = script.alloc("root", 512, (TORCH + "autograd/__init__.py", "_make_grads"), *BACKWARD)
+            for at, address in enumerate([root, *held[::-1]]):
+                script.free(address, *BACKWARD)
+                if at % 2 and gradients < 12:
+                    script.alloc("gradient", 5 * MIB, *BACKWARD)
+                    gradients += 1
+        script.free(script.alloc("update", MIB, *OPTIMIZER), *OPTIMIZER)
+        script.step(number, began)
+    found = advised(script.raw(), tmp_path)["keep-gradients"]
+    if passes == 1:
+        needed = (12 * 5 + 1) * MIB + PASS + 512
+        assert "peak" in found.title and 0 <= found.evidence["saving"]["peak_bytes"] - needed <= 5 * MIB
+    else:
+        assert "peak" not in found.title and "further micro-batches need them" in found.detail[1]
+
+
 def test_evaluation_with_gradients_after_training(tmp_path: Path) -> None:
     script = model()
     steps(script, 2, 1, together=True)
@@ -140,3 +164,16 @@ def test_graphs_of_an_evaluation_that_runs_out_of_memory(tmp_path: Path) -> None
     assert found.title.startswith("Free the graph of each forward pass before the next: 1.84 → ")
     assert found.title.endswith(" or more at the failure (replayed)")
     assert found.evidence["passes"] == 4 and "memory ran out before any backward pass" in found.detail[0]
+
+
+def test_half_of_what_a_loss_made_is_a_part_of_the_bound(tmp_path: Path) -> None:
+    """The program dies before anything frees what its loss made outside of any module."""
+    script = model()
+    steps(script, 2, 1, together=True)
+    forward(script, "activation")
+    for _ in range(20):
+        script.alloc("of the loss", 10 * MIB, ("/app/loss.py", "focal"), ("/app/run.py", "train_step"))
+    event = {"action": "oom", "addr": 0, "device_free": 0, "size": 10 * MIB, "stream": 0, "frames": []}
+    script.events.append({**event, "time_us": 10 * (len(script.events) + 1)})
+    saving = advised(script.raw(), tmp_path)["accumulation"].evidence["saving"]
+    assert saving["is_lower_bound"] and saving["peak_bytes"] <= 12 * 5 * MIB + (PASS + 21 * 10 * MIB) // 2 + 25 * MIB

@@ -192,7 +192,7 @@ def _title(context: AdviceContext, advice: Advice, saving: Saving | None) -> str
     if saving is None or advice.spares_peak:
         return advice.do
     # The finding's confidence says that a range is an estimate.
-    is_exact = context.is_cut_off or not advice.peak_range
+    is_exact = context.is_cut_off or not advice.peak_range or advice.confidence != "estimate"
     change = _change(context, saving.peak_bytes)
     return sentence("{}: {change} (replayed)" if is_exact else "{}: {change}", advice.do, change=change)
 

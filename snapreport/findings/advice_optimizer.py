@@ -10,7 +10,7 @@ import numpy as np
 from snapreport.findings.advice_context import ONE_LINE, SLOWER, Advice, AdviceContext, AdviceEvidence
 from snapreport.findings.graphs import backward_passes
 from snapreport.findings.loaded_checkpoint import loaded_checkpoint
-from snapreport.findings.saving import peak_without_spans
+from snapreport.findings.saving import bytes_over_time, peak_without_spans, share_with_cost
 from snapreport.sentence import bytes_part, sentence
 from snapreport.timeline.phases import FORWARD, OPTIMIZER_STEP, ZERO_GRAD
 
@@ -130,7 +130,10 @@ def _keep_gradients(context: AdviceContext) -> Advice | None:
     if _accumulates(context, old):
         return None
     at_peak = innermost[events[context.event]] if context.event >= 0 else FORWARD
-    needed = bool(at_peak == OPTIMIZER_STEP)
+    by_step = bool(at_peak == OPTIMIZER_STEP)
+    needed = by_step or not _until_each_backward(context, old)
+    user = "the optimizer's step needs" if by_step else "further micro-batches need"
+    stays = sentence("The peak stays, because {user} them; the forward pass gains that much room.", user=user)
     return Advice(
         "keep-gradients",
         sentence("Free gradients between steps: `zero_grad(set_to_none=True)`"),
@@ -140,7 +143,7 @@ def _keep_gradients(context: AdviceContext) -> Advice | None:
                 bytes_part(size),
             )
         ]
-        + ["The peak stays, because the optimizer's step needs them; the forward pass gains that much room."] * needed,
+        + [stays] * needed,
         "Optimizer.zero_grad(set_to_none=True)",
         "https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html",
         old,
@@ -167,6 +170,24 @@ def _until_backward(context: AdviceContext, old: np.ndarray, next_forward: np.nd
         if peak_without_spans(timeline, born, freed, np.floor(size * (parts / 16)).astype(np.int64))[0] >= without:
             return parts / 16
     return 0.0
+
+
+def _until_each_backward(context: AdviceContext, old: np.ndarray) -> float:
+    """The share of gradients that are never freed which leaves as much as to free them after each step: the first
+    backward pass after it makes them again, one after another, and further micro-batches need them.
+    """
+    runs, events = context.phases.runs, context.timeline.events["stack"].to_numpy()
+    place = np.arange(len(events))
+    steps = (runs(OPTIMIZER_STEP) | runs(ZERO_GRAD))[events]
+    begins = np.diff(backward_passes(context), prepend=0) > 0
+    stepped, begun = (np.maximum.accumulate(np.where(flag, place, -1)) for flag in (steps, begins))
+    passes = np.cumsum(begins) - np.append(0, np.cumsum(begins))[stepped + 1]
+    stops = np.append(np.flatnonzero(steps | context.forward[events]), len(events))
+    ends = stops[np.searchsorted(stops, begun, "right")]
+    part = np.where(passes == 0, 1.0, np.where(passes == 1, (ends - place) / np.maximum(ends - begun, 1), 0.0))
+    rows = np.flatnonzero(old)
+    gone = np.append(0.0, np.clip(part, 0.0, 1.0)) * bytes_over_time(context.timeline, rows)
+    return share_with_cost(context.timeline, rows, 0.0, -gone.astype(np.int64))
 
 
 def _accumulates(context: AdviceContext, old: np.ndarray) -> bool:

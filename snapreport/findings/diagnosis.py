@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from snapreport.findings.effort import MISTAKES
 from snapreport.findings.live import category_text
 from snapreport.findings.model import Finding
 from snapreport.findings.remedy_place import remedy_place
@@ -54,8 +55,6 @@ _CAUSES = {
     "data-on-device": ("A data set on the device holds", "keep it in host memory"),
 }
 """Subject and verb of a rule's cause, and its remedy in a few words; a rule that is not here gives its title."""
-_SPECIFIC = ("backward-each", "second-model", "expanded-mask", "retained-graphs")
-"""Rules whose estimates name a mistake in the program; those of others assume number types that are not recorded."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,7 @@ def _best(here: Sequence[Finding], peak: Finding | None) -> list[Statement]:
 def _is_replayed(finding: Finding) -> bool:
     """Whether it is advice whose replay lowers the peak."""
     is_claimed = finding.kind == "advice" and finding.title.endswith("(replayed)")
-    is_known = is_claimed and (finding.confidence != "estimate" or finding.evidence["rule"] in _SPECIFIC)
+    is_known = is_claimed and (finding.confidence != "estimate" or finding.evidence["rule"] in MISTAKES)
     return is_known and finding.evidence["saving"] is not None
 
 

@@ -13,7 +13,7 @@ from snapreport.reading.recording import ACTIONS
 from snapreport.small_numbers import is_among
 from snapreport.timeline.activity import GRAPH_DROPPED, TRAINING, engine_allocations
 from snapreport.timeline.lifetimes import action_codes
-from snapreport.timeline.phases import BACKWARD, FORWARD
+from snapreport.timeline.phases import BACKWARD, FORWARD, OPTIMIZER_STEP
 
 FEWEST_FREED, FEWEST_STACKS = 16, 5
 """A graph that is dropped frees tensors of many lines at once; a cache or a list of outputs those of few."""
@@ -201,9 +201,17 @@ def unknown_of_a_step(context: AdviceContext) -> np.ndarray:
 
 def _unknown_of_a_step(context: AdviceContext) -> np.ndarray:
     begun = backward_passes(context)
-    found = context.category("unknown") & (context.born >= 0) & (context.stack > 0) & (context.freed < len(begun))
+    made = context.category("unknown") & (context.born >= 0) & (context.stack > 0)
+    found = made & (context.freed < len(begun))
     rows = np.flatnonzero(found)
     found[rows] = begun[context.freed[rows]] <= begun[context.born[rows]] + 1
+    if context.is_cut_off:
+        # Nothing frees what the last step made: the program died in it.
+        events = context.timeline.events["stack"].to_numpy()
+        steps = np.flatnonzero(context.phases.runs(OPTIMIZER_STEP)[events])
+        forward = np.sort(context.born[context.forward[context.stack] & (context.born >= 0)])
+        after = np.append(forward, len(events))[np.searchsorted(forward, steps[-1] if len(steps) else 0)]
+        found |= made & (context.freed == len(begun)) & (context.born >= after)
     return np.asarray(found)
 
 

@@ -1,4 +1,5 @@
-"""Progress on a terminal: one line on standard error with a share, a rate and the time left; nothing anywhere else.
+"""Progress on a terminal: one line on standard error with a share, a rate and the time left of a stage of the work;
+nothing anywhere else.
 
 Work announces itself with :func:`stage`. Who runs it decides with :func:`shown` whether anybody is told, so that the
 library stays quiet. No thread paints the line: the unpickler never lets one run.
@@ -72,7 +73,9 @@ class Bar:
         filled = 20 * done // total
         text = f"{self._label:<10} [{'#' * filled}{'.' * (20 - filled)}] {100 * done // total:3d}%"
         if done:
-            text += f"  {_rate(done / seconds, self._unit)}/s  {(total - done) * seconds / done:.0f} s left"
+            text += (
+                f"  {_rate(done / seconds, self._unit)}/s  {(total - done) * seconds / done:.0f} s left of this stage"
+            )
         return text
 
 

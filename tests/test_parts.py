@@ -168,6 +168,7 @@ def test_the_page_and_the_text_say_what_was_left_out() -> None:
     for text in (stats_text(part), build_report([part]).decode()):
         plain = re.sub(r"\s+", " ", text)
         assert said in plain and "a part of its trace" in plain
+    assert "<h1>small.pickle, a part of its trace</h1>" in build_report([part]).decode()
     assert part.stats()["notes"]["part"] == f"cuda:0 has {said}"
     text = re.sub(r"\s+", " ", stats_text(part))
     for wrong in ("recording started", "recording stopped", "blocks of the final state", "Frees without"):

@@ -21,7 +21,7 @@ from snapreport.report.page import render_page
 from snapreport.report.payload import Payload, Sections, build_sections
 from snapreport.report.source_lines import source_lines
 from snapreport.report.source_links import REPOSITORY_LINKS, SourceLinks
-from snapreport.report.summary import HeadlineSentence, Summary, summarise
+from snapreport.report.summary import HeadlineSentence, Summary, shown_name, summarise
 from snapreport.snapshot import Snapshot
 
 
@@ -129,7 +129,7 @@ def fit_document(
     whole: Whole | None = None,
 ) -> tuple[bytes, LeftOut]:
     """The document, and what was omitted to fit ``max_size``; otherwise as :func:`build_report`."""
-    title = title or ", ".join(snapshot.recording.name for snapshot in snapshots)
+    title = title or ", ".join(shown_name(snapshot.recording) for snapshot in snapshots)
     quoted = source_lines([snapshot.recording.frames for snapshot in snapshots], source)
 
     def sections_of_all() -> Sections:

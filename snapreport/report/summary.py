@@ -173,10 +173,14 @@ def summarise(snapshots: Sequence[Snapshot], title: str, links: SourceLinks = RE
     return summary
 
 
+def shown_name(recording: Recording) -> str:
+    """The file's name, and whether only a part of its trace is shown."""
+    return f"{recording.name}, a part of its trace" if "part" in recording.notes else recording.name
+
+
 def file_line(recording: Recording) -> str:
-    """The file's name, its size, and whether only a part of its trace is shown."""
-    part = "; a part of its trace" if "part" in recording.notes else ""
-    return f"{recording.name} ({bytes_text(recording.file_bytes)}{part})"
+    """:func:`shown_name` and the file's size."""
+    return f"{shown_name(recording)} ({bytes_text(recording.file_bytes)})"
 
 
 UNLIMITED = (1 << 63) - 1

@@ -81,6 +81,15 @@ def evidence(
         row["previous_bytes"] = told[
             "previous_bytes"
         ]  # for a program that stores its outputs: tests/test_advice_files.py
+    if "frozen_bytes" in told:
+        known = {one.size for one in device.allocations if one.category == "gradient"}
+        row["frozen_bytes"] = sum(
+            one.size
+            for one in device.allocations
+            if one.category == "parameter" and one.size not in known and one.size >= 1 << 20
+            and one.lives_at(device.peak_event)
+        )  # fmt: skip
+        row["loaded_peak_bytes"] = told["loaded_peak_bytes"]  # against programs that ran: tests/test_remedies.py
     if "retained_bytes" in told:
         row["retained_bytes"] = told[
             "retained_bytes"

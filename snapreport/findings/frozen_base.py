@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from snapreport.findings.advice_births import births
-from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
+from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, AdviceEvidence
 from snapreport.findings.element_size import computes_in_32_bits
 from snapreport.findings.mixed_precision import is_low_precision
 from snapreport.findings.saving import bytes_over_time, share_with_cost
@@ -14,6 +14,13 @@ from snapreport.timeline.phases import OPTIMIZER_STEP
 
 _MOSTLY = 0.5
 _LARGE = 1 << 20
+
+
+class FrozenEvidence(AdviceEvidence, kw_only=True):
+    """``loaded_peak_bytes``: the peak where the weights are loaded in 16 bits, not cast on the device."""
+
+    frozen_bytes: int
+    loaded_peak_bytes: int
 
 
 def frozen_base(context: AdviceContext) -> Advice | None:
@@ -72,6 +79,7 @@ def frozen_base(context: AdviceContext) -> Advice | None:
         share,
         confidence="inferred" if known else "estimate",
         peak_range=(least, max(int((weights + activations).max()), on_device if is_cast else 0)),
+        evidence=FrozenEvidence(frozen_bytes=size, loaded_peak_bytes=int(loaded.max())),
         effort=ONE_LINE,
         line="base.to(torch.bfloat16)" if is_cast else 'base.to("cuda", torch.bfloat16)',
     )

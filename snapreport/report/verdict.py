@@ -14,6 +14,8 @@ from snapreport.sentence import bytes_part, joined, parts_of, place_part, senten
 
 MOST = 12
 _WORD = {"error": "Error", "warning": "Warning", "info": "Note"}
+_AT_STACK = ("fragmentation", "churn")
+"""Kinds whose chip names the line that the stack trace runs in."""
 _LABEL = {kind.name: kind.label for kind in KINDS}
 
 
@@ -65,7 +67,9 @@ def chips(
     shown = [*lead, *(_chip(f, found, index[f.device], stack_base, links) for f in problems + advice)][:MOST]
     shown_for = [f for _, f in statements[:1]] + problems + advice
     return [
-        replace(chip, place=place_of(f.stack)) if f.kind == "fragmentation" and f.stack and not chip.place else chip
+        replace(chip, place=place_of(f.stack))
+        if f.kind in ("fragmentation", "churn") and f.stack and not chip.place
+        else chip
         for chip, f in zip(shown, shown_for, strict=False)
     ]
 

@@ -176,6 +176,8 @@ def test_every_output_has_the_peak_that_the_recorder_noted(tmp_path: Path) -> No
         assert (device["peak_allocated_bytes"], device["peak_reserved_bytes"]) == (40 << 30, 80 << 30)
         assert device["trace_peak_allocated_bytes"] == timeline.peak_bytes
     assert dict(numbers(snapshot))["cuda:0/peak_allocated_bytes"] == 40 << 30
+    (rank,) = in_process("job", path, "--json").json["ranks"]
+    assert (rank["peak_allocated_bytes"], rank["peak_reserved_bytes"]) == (40 << 30, 80 << 30)
     digest = digest_of(snapshot, path)
     assert (digest.highest_allocated, digest.peak_allocated) == (40 << 30, timeline.peak_bytes)
 

@@ -234,7 +234,7 @@ def _rank_columns(job: Job, hosts: list[str], kinds: list[str]) -> list[Column]:
         ("events", [d.events for d in digests], "u32"),
         ("steps", [d.steps for d in digests], "u32"),
         ("peak_allocated", job.peaks.tolist(), "f64"),
-        ("peak_reserved", [d.peak_reserved for d in digests], "f64"),
+        ("peak_reserved", [d.highest_reserved for d in digests], "f64"),
         ("peak_event", [d.peak_event for d in digests], "i32"),
         (
             "peak_step",

@@ -61,7 +61,7 @@ def _fits(job: Job, memory: int) -> Check:
     """Whether every rank runs with ``memory`` bytes for the allocator. Ranks that reserved no more do; the others are
     replayed, highest peak first, up to the first that runs out of memory.
     """
-    reserved = [digest.peak_reserved for digest in job.digests]
+    reserved = [digest.highest_reserved for digest in job.digests]
     above = sorted((row for row, size in enumerate(reserved) if size > memory), key=lambda row: (-job.peaks[row], row))
     unknown: Check | None = None
     needed = 0
@@ -89,9 +89,9 @@ def _fits_alone(job: Job, row: int, memory: int) -> Check:
         # A digest has the bytes that were reserved, not those that a replay would reserve.
         why = "only its digest is here, and a replay needs the snapshot" if is_digest(entry.path) else str(error)
         text = sentence(
-            "{}: {} reserved at most, not replayed", rank_part(entry.rank), bytes_part(entry.digest.peak_reserved)
+            "{}: {} reserved at most, not replayed", rank_part(entry.rank), bytes_part(entry.digest.highest_reserved)
         )
-        result = _result(job, row, "fits", False, text, entry.digest.peak_reserved, memory, [])
+        result = _result(job, row, "fits", False, text, entry.digest.highest_reserved, memory, [])
         return replace(result, unknown=sentence("{}: {why}", rank_part(entry.rank), why=why))
     own = device_name(entry.digest.kind, entry.digest.device or 0)
     found = next((result for result in check(snapshot, limit) if result.device == own), None)

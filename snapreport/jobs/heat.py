@@ -46,7 +46,7 @@ class Heat:
 
 def heat_of(job: Job) -> Heat:
     """The matrices of a job, read from its digests one after the other."""
-    highest = np.maximum([digest.peak_reserved for digest in job.digests], job.peaks)
+    highest = np.maximum([digest.highest_reserved for digest in job.digests], job.peaks)
     most = max(1, int(highest.max(initial=1)))
     scale = max(-(-clipped_end(highest) // (LEVELS - 1)), -(-most // MOST_LEVEL), 1)
     columns = max(1, min(MOST_COLUMNS, MOST_CELLS // max(len(job.rows), 1)))

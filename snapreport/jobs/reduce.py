@@ -99,8 +99,8 @@ class Job:
 
     @cached_property
     def peaks(self) -> np.ndarray:
-        """Int64 peak allocated bytes of each row."""
-        return np.array([digest.peak_allocated for digest in self.digests], np.int64)
+        """Int64 peak allocated bytes of each row: what PyTorch counted, where the trace has lost events."""
+        return np.array([digest.highest_allocated for digest in self.digests], np.int64)
 
     @cached_property
     def stack_ids(self) -> np.ndarray:

@@ -24,6 +24,7 @@ def test_a_what_if_is_in_the_address(report_of: Callable[..., Path], open_report
     opened.until(f"{PANEL}.rows.length > 1")
     page = opened.page
     page.get_by_label("Settings", exact=True).fill("max_split_size_mb:64")
+    page.locator(".what-if").get_by_label("Card").select_option("other")
     page.get_by_label("Memory for the allocator in GiB").fill("100")
     without = page.get_by_label("Without allocations that match").and_(page.locator(":visible"))
     without.fill("func:no_such_function")

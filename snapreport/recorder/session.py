@@ -252,6 +252,8 @@ class Recorder(ContextDecorator):
             self._counted = weakref.ref(optimizer)
         if counted is optimizer:
             self._step_ended()
+        elif self.options.modules and self._owns_process():
+            self._mark_gradients()  # they may be freed before the next step of the counted one
 
     def _profiler_stepped(self) -> None:
         """Ends a step if the program has no optimizer."""

@@ -1,6 +1,7 @@
 """Runs programs of ``sized.py`` and says what each allocation belongs to, without snapreport.
 
-``named.py plain PROGRAM VALUE``: prints ``torch.cuda.memory_stats()`` at the end. ``named.py recorded PROGRAM VALUE
+``named.py plain PROGRAM VALUE``: prints ``torch.cuda.memory_stats()`` after each step of an optimizer, and at the end
+without counters of splits, which depend on the order in which the model is freed. ``named.py recorded PROGRAM VALUE
 FOLDER``: the same, recorded by snapreport. ``named.py truth PROGRAM VALUE``: prints a row for each allocation in order:
 bytes; the modules that it may be said to belong to, "" being none and an empty list unknown; the name of the parameter,
 gradient or state in it; the shapes with which an operator or a module returned it whole.
@@ -13,6 +14,7 @@ gradients out of place.
 from __future__ import annotations
 
 import bisect
+import contextlib
 import gc
 import json
 import sys
@@ -31,8 +33,9 @@ ACCUMULATES = 2**63
 BACKWARD = torch.Tensor.backward
 
 
-def stats() -> dict[str, int]:
-    return {key: value for key, value in torch.cuda.memory_stats().items() if isinstance(value, int)}
+def stats(*left_out: str) -> dict[str, int]:
+    found = torch.cuda.memory_stats().items()
+    return {key: value for key, value in found if isinstance(value, int) and not key.startswith(left_out)}
 
 
 class Truth(TorchDispatchMode):
@@ -211,15 +214,16 @@ def main() -> None:
             run(int(value))
         print(json.dumps(truth.answer()))
         return
+    every: list[dict[str, int]] = []
+    register_optimizer_step_post_hook(lambda *_: every.append(stats()))
+    recording: Any = contextlib.nullcontext()
     if mode == "recorded":
         import snapreport
 
-        with snapreport.record(folder[0]):
-            run(int(value))
-            print(json.dumps(stats()))
-        return
-    run(int(value))
-    print(json.dumps(stats()))
+        recording = snapreport.record(folder[0])
+    with recording:
+        run(int(value))
+        print(json.dumps([*every, stats("inactive_split")]))
 
 
 if __name__ == "__main__":

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from pathlib import Path
 from typing import Any
 
+import corpus
 import pytest
 from fake_torch import FakeTorch
 
 import snapreport
-from benchmarks import modules
 from snapreport.reading.recorder_metadata import read_metadata
+
+sys.path.append(str(corpus.ROOT))
+from benchmarks import modules
 
 
 @pytest.mark.parametrize("program", ["checkpointed_batch", "gan_batch", "unet_batch"])

@@ -17,9 +17,9 @@ from typing import Any
 import polars as pl
 
 import snapreport
+from benchmarks.inputs import ROOT
 from benchmarks.recording import pythons
 
-ROOT = Path(snapreport.__file__).parent.parent
 PROGRAM = ROOT / "tests" / "fakecuda" / "programs" / "named.py"
 HEAD = f"{'program':<24}{'modules':>10}{'names':>10}{'shapes':>10}  memory_stats"
 KINDS = ("modules", "names", "shapes")

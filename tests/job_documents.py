@@ -128,7 +128,7 @@ def _document(  # each part of it is a separate table
             {
                 "name": f"Stage {s}",
                 "rows": rows,
-                "holds": "",
+                "memory": "",
                 "median_bytes": int(np.median(peak[rows])),
                 "min_bytes": int(peak[rows].min()),
                 "max_bytes": int(peak[rows].max()),

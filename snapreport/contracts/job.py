@@ -120,11 +120,11 @@ class OutlierStack(JobStack):
 
 
 class JobGroup(Struct):
-    """Ranks with the same memory. ``holds``: their largest categories, in a line; ``stacks``: most bytes first."""
+    """Ranks with the same memory. ``memory``: their largest categories, in a line; ``stacks``: most bytes first."""
 
     ranks: list[Rank]
     kind: str
-    holds: str
+    memory: str
     median_bytes: Bytes
     min_bytes: Bytes
     max_bytes: Bytes

@@ -56,12 +56,12 @@ class JobGroupStack(Struct, array_like=True):
 
 
 class JobGroup(Struct):
-    """Rows with the same memory. ``holds``: their largest categories, in a line."""
+    """Rows with the same memory. ``memory``: their largest categories, in a line."""
 
     name: str
     kind: str
     rows: list[int]
-    holds: str
+    memory: str
     median_bytes: int
     min_bytes: int
     max_bytes: int

@@ -25,7 +25,7 @@ from snapreport.findings.advice_optimizer import OPTIMIZER_RULES
 from snapreport.findings.basis import basis_of
 from snapreport.findings.effort import place_of, priority_of
 from snapreport.findings.model import FindingKind
-from snapreport.findings.saving import CLOSE, Saving, SavingRow, live_mask, replay, together, whole_parts
+from snapreport.findings.saving import CLOSE_TO_PEAK, Saving, SavingRow, live_mask, replay, together, whole_parts
 from snapreport.sentence import bytes_change, bytes_part, event_part, sentence
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
@@ -175,7 +175,7 @@ def _is_limited(advice: Advice, saving: Saving | None) -> bool:
     """Whether a second maximum limits what the advice saves, as far as its replay tells."""
     if saving is None or advice.spares_peak or advice.is_partly:
         return False
-    return saving.saves_bytes < CLOSE * _freed(advice, saving)
+    return saving.saves_bytes < CLOSE_TO_PEAK * _freed(advice, saving)
 
 
 def _freed(advice: Advice, saving: Saving) -> int:
@@ -215,7 +215,7 @@ def _second_maximum(timeline: DeviceTimeline, saving: Saving, freed: int) -> str
     if saving.peak_event < 0:
         start = recording_start(timeline)
         return sentence("{here} what was allocated {start} is then the highest.", here=here, start=start)
-    high = "almost as high" if saving.peak_bytes >= CLOSE * timeline.peak_bytes else "then the highest"
+    high = "almost as high" if saving.peak_bytes >= CLOSE_TO_PEAK * timeline.peak_bytes else "then the highest"
     return sentence("{here} {} is {high}.", event_part(saving.peak_event), here=here, high=high)
 
 

@@ -15,7 +15,7 @@ AT_ONCE = 2
 WORKSPACE = 8_519_680
 """Bytes of cuBLAS's, wherever it is kept for all products."""
 LINEAR = r"torch/nn/modules/linear\.py forward$"
-_PRODUCTS = 2
+_MIN_PRODUCTS = 2
 """Sizes of results beside which workspaces of one size are: the size of a temporary follows from that of the result."""
 
 
@@ -56,5 +56,5 @@ def _beside_products(context: AdviceContext, rows: np.ndarray) -> np.ndarray:
     at_once = (context.freed[rows] - born)[1:] <= AT_ONCE
     beside[1:] = at_once & (born[1:] == born[:-1] + 1) & (stack[1:] == stack[:-1]) & (size[1:] != size[:-1])
     pairs = pl.DataFrame({"size": size[1:], "result": size[:-1]}).filter(pl.Series(beside[1:]))
-    sizes = pairs.group_by("size").agg(results=pl.col("result").n_unique()).filter(pl.col("results") >= _PRODUCTS)
+    sizes = pairs.group_by("size").agg(results=pl.col("result").n_unique()).filter(pl.col("results") >= _MIN_PRODUCTS)
     return beside & np.isin(size, sizes["size"].to_numpy())

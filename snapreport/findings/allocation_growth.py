@@ -25,22 +25,22 @@ from snapreport.timeline.build import DeviceTimeline
 _MIN_BYTES = 1 << 20
 _MIN_SHARE = 0.001
 """Of the peak, for the growth of one stack over the whole trace."""
-_SPREAD = 0.8
+_MIN_SPREAD = 0.8
 """The share of the repetitions in which the lowest live bytes of a replaced stack rise."""
-_SPREAD_ALL = 0.6
+_MIN_REPLACED = 0.6
 """The share of the repetitions in which a replaced stack allocates."""
-_SURVIVE = 0.6
+_MIN_SURVIVING = 0.6
 """The share of the repetitions that add something of which allocations must remain, where a stack accumulates."""
-_SHOWS = 0.5
+_MIN_VISIBLE = 0.5
 """How much of a stack's growth must show in the lowest allocated bytes of all stacks together."""
-_PAIRED = 64
+_MAX_PAIRED = 64
 _ALONG, _ALONG_SHARE = 0.5, 0.15
 """A stack grows along with a replaced one from this share of its growth on; with so many of a step's bytes in stacks
 that do, the inputs become larger.
 """
-_CACHED = 4
+_MIN_CACHED = 4
 """Tensors of a KV cache that one line extends at least: those of two layers. Its inputs grow with it."""
-_REMAINING = 1.5
+_MAX_REMAINING = 1.5
 """How many times what a replaced stack allocates in one repetition may remain at the end."""
 _SETTLED = ("parameter", "optimizer state")
 """Memory that is built up once and stays: a loading loop looks like a leak while it runs."""
@@ -82,7 +82,7 @@ def growing_stacks(timeline: DeviceTimeline, repetitions: Repetitions) -> list[G
         np.minimum(repetitions.bounds[:-1], len(timeline.allocated) - 1),
     )
     rise = int(floors[-1] - floors[1])
-    found = [growth for growth in found if rise >= _SHOWS * int(growth.staircase[-1] - growth.staircase[1])]
+    found = [growth for growth in found if rise >= _MIN_VISIBLE * int(growth.staircase[-1] - growth.staircase[1])]
     return sorted(found, key=lambda growth: (-growth.per_repetition, growth.stack))
 
 
@@ -131,7 +131,7 @@ def _accumulating(timeline: DeviceTimeline, allocations: pl.DataFrame, repetitio
             continue
         # What is allocated first of all in a repetition raises its own level already.
         following = np.minimum(growth.at + 1, repetitions.count - 1)
-        if (births[row, growth.at] + births[row, following] > 0).mean() < _SURVIVE:
+        if (births[row, growth.at] + births[row, following] > 0).mean() < _MIN_SURVIVING:
             continue
         mine = remaining.filter(pl.col("stack") == stack)
         found.append(
@@ -181,13 +181,13 @@ def _replaced(
     for row, stack in enumerate(stacks.tolist()):
         floors, growth = levels[row, :-1], growth_of(levels[row], min_growth_bytes(timeline))
         rises = np.diff(floors[1:])
-        if growth is None or growth.status == "suspect" or (rises < 0).mean() > 1 - _SPREAD:
+        if growth is None or growth.status == "suspect" or (rises < 0).mean() > 1 - _MIN_SPREAD:
             continue
         own = np.searchsorted(every_stack, stack)
         mine = remaining.filter(pl.col("stack") == stack)
-        if (per_stack[own, 1:] > 0).mean() < _SPREAD_ALL or len(mine) > max(2.0, _REMAINING * births[stack]):
+        if (per_stack[own, 1:] > 0).mean() < _MIN_REPLACED or len(mine) > max(2.0, _MAX_REMAINING * births[stack]):
             continue
-        cached = bool((mine["category"].cast(pl.String) == "kv cache").all()) or (infers and len(mine) >= _CACHED)
+        cached = bool((mine["category"].cast(pl.String) == "kv cache").all()) or (infers and len(mine) >= _MIN_CACHED)
         if cached or not _inputs_grow(floors, np.delete(per_stack, own, axis=0)):
             size = int(mine["size"].sum())
             found.append(
@@ -227,7 +227,7 @@ def theil_sen(values: np.ndarray) -> float:
     """The median slope between all pairs, which no single value can pull away. Of many values, some tens evenly
     apart.
     """
-    at = np.unique(np.linspace(0, len(values) - 1, min(_PAIRED, len(values))).astype(np.int64))
+    at = np.unique(np.linspace(0, len(values) - 1, min(_MAX_PAIRED, len(values))).astype(np.int64))
     if len(at) < 2:
         return 0.0
     first, second = np.triu_indices(len(at), 1)

@@ -40,13 +40,13 @@ _OTHER = (
     r"|sample|generat"
 )
 
-REACH = 12
+NEIGHBOURS = 12
 """Allocations before and after a softmax that may belong to the same call."""
 LIFE = 64
 """Allocations until which the scores of a call that no backward pass needs are freed."""
-TINY = 32
+MIN_ROW_RATIO = 32
 """Allocations so many times smaller than the scores are row statistics or workspaces, and are skipped."""
-SMALL = 256
+MAX_SCORES_RATIO = 256
 """Scores are at most so many times larger than their output: one has the length where the other has the head's size."""
 RATIOS = (1.0, 0.5, 2.0, 0.25)
 """Bytes of an element beside those of the softmax: casts between 16 and 32 bits, masks of one byte."""
@@ -134,10 +134,10 @@ def _has_product(
     without = is_direct & ~context.frames(_SOFTMAX)[stack]
     centres = np.flatnonzero(softmax[stack] & is_direct)
     product, output = np.zeros(len(centres), bool), np.zeros(len(centres), bool)
-    for distance in range(1, REACH + 1):
+    for distance in range(1, NEIGHBOURS + 1):
         before, after = np.maximum(centres - distance, 0), np.minimum(centres + distance, len(births) - 1)
         product |= without[before] & (function[before] == function[centres]) & (size[before] == size[centres])
-        smaller = (size[after] < size[centres]) & (size[after] * SMALL > size[centres])
+        smaller = (size[after] < size[centres]) & (size[after] * MAX_SCORES_RATIO > size[centres])
         output |= without[after] & (function[after] == function[centres]) & smaller
     found[births[centres[product & output]]] = True
     return found
@@ -183,7 +183,7 @@ def _is_near(context: AdviceContext, births: np.ndarray, centres: np.ndarray) ->
     """
     found = np.zeros(len(context.size), bool)
     size = context.size[births]
-    for distance in range(-REACH, REACH + 1):
+    for distance in range(-NEIGHBOURS, NEIGHBOURS + 1):
         at = np.clip(centres + distance, 0, len(births) - 1)
         found[births[at[np.isin(size[at] / size[centres], (1.0, 0.5, 2.0))]]] = True
     return found
@@ -214,12 +214,12 @@ def _is_call(
     times that.
     """
     function, scores = caller[stack[at]], int(size[at])
-    before = slice(max(0, at - REACH), at)
+    before = slice(max(0, at - NEIGHBOURS), at)
     of_function = np.array([function in inside(int(s)) for s in stack[before]], bool)
     inputs = size[before][of_function]
     for place in range(last + 1, min(last + 9, len(size))):
         output = int(size[place])
-        if not usable[place] or output * SMALL <= scores or output == scores:
+        if not usable[place] or output * MAX_SCORES_RATIO <= scores or output == scores:
             continue
         if output < scores and ((inputs == output).sum() >= 2 or (inputs == 3 * output).any()):
             return True
@@ -262,11 +262,11 @@ def _neighbours(
     scores, of = size[centres], function[centres]
     for step in (-1, 1):
         going = np.ones(len(centres), bool)
-        for distance in range(1, REACH + 1):
+        for distance in range(1, NEIGHBOURS + 1):
             place = centres + step * distance
             going &= (place >= 0) & (place < len(births))
             at = np.clip(place, 0, len(births) - 1)
-            tiny = size[at] * TINY <= scores
+            tiny = size[at] * MIN_ROW_RATIO <= scores
             ratio = size[at] / np.maximum(scores, 1)
             alike = (is_direct[at] & np.isin(ratio, RATIOS)) | (product[stack[at]] & (ratio == 1.0))
             alike &= function[at] == of
@@ -328,7 +328,7 @@ def _of_backward(context: AdviceContext, scores: np.ndarray) -> np.ndarray:
     forward = (phase == FORWARD) & (context.born >= 0)
     sizes = np.setdiff1d(context.size[scores], context.size[forward & ~scores])
     largest = int(context.size[scores].max())
-    sizes = sizes[sizes * TINY > largest]
+    sizes = sizes[sizes * MIN_ROW_RATIO > largest]
     from_engine = (phase == BACKWARD) | (context.stack == 0)
     gradients: np.ndarray = from_engine & (context.born >= 0) & np.isin(context.size, sizes)
     return gradients

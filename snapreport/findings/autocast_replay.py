@@ -42,7 +42,7 @@ _KINDS = (
 _TORCH = r"(^|/)torch/"
 CALL = 6
 """Scores of one call of attention have at most so many tensors between them."""
-SMALL = 1 << 16
+MIN_BYTES = 1 << 16
 """Smaller ones, as gradients of biases, say nothing."""
 _LINEAR = r"torch/nn/modules/linear\.py "
 _EMBEDDING = r"functional\.py embedding\w*$"
@@ -168,7 +168,7 @@ def _readers(context: AdviceContext, table: pl.DataFrame) -> np.ndarray:
     """
     rows, size, kept = (table[name].to_numpy() for name in ("row", "size", "is_kept"))
     # A convolution unfolds its input sample by sample; what a linear layer makes is its result.
-    linear = context.frames(_LINEAR)[table["stack"].to_numpy()] & (size >= SMALL)
+    linear = context.frames(_LINEAR)[table["stack"].to_numpy()] & (size >= MIN_BYTES)
     product = (table["kind"].to_numpy() == HALF) & (kept | linear)
     run = table["run"].to_numpy()
     pair = np.flatnonzero(product[1:] & product[:-1] & (run[1:] == run[:-1]))
@@ -177,7 +177,7 @@ def _readers(context: AdviceContext, table: pl.DataFrame) -> np.ndarray:
         return counts
     one, two = rows[pair], rows[pair + 1]
     backward = backward_allocations(context)
-    made = np.flatnonzero((context.born >= 0) & (context.size >= SMALL))
+    made = np.flatnonzero((context.born >= 0) & (context.size >= MIN_BYTES))
     made = made[np.argsort(context.born[made], kind="stable")]
     parameter = np.isin(context.size[made], np.unique(context.size[context.category("parameter")]))
     made = made[backward[context.born[made]] & ~parameter & ~context.category("workspace")[made]]

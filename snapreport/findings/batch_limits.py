@@ -16,7 +16,7 @@ _GRAPH_NETWORK = (
 _LOSS = r"(?i)cross_?entropy|log_?softmax|nll_?loss|logsumexp"
 _PAIRS = r"(?i)contrastive|info_?nce|nt_?xent|clip_?loss|siglip|in_?batch_?neg"
 _LINEAR = r"torch/nn/modules/linear\.py forward$"
-_LARGE = 1 << 16
+_MIN_BYTES = 1 << 16
 
 
 def is_batch_fixed(context: AdviceContext) -> bool:
@@ -36,7 +36,7 @@ def _is_one_graph(context: AdviceContext) -> bool:
         return False
     every = births(context)
     forward = context.born[every.rows[every.forward]]
-    inputs = context.category("input") & (context.size >= _LARGE) & ~context.forward[context.stack]
+    inputs = context.category("input") & (context.size >= _MIN_BYTES) & ~context.forward[context.stack]
     if not len(forward) or (inputs & (context.born > forward[0])).any():
         return False
     return bool((inputs & (context.born < forward[0]) & (context.freed > forward[-1])).any())

@@ -27,9 +27,9 @@ from snapreport.timeline.lifetimes import action_codes
 
 ALLOCATES = ("segment_alloc", "segment_map")
 RELEASES = ("segment_free", "segment_unmap")
-_FEWEST = 4
+_MIN_SEGMENTS = 4
 """Segments allocated again; fewer are chance."""
-_ROUNDS = 3
+_MIN_ROUNDS = 3
 """Times that something is released and allocated again: a cache that was emptied once and filled anew does not
 churn.
 """
@@ -80,7 +80,7 @@ def churn(timeline: DeviceTimeline) -> Churn | None:
     explained = np.append(_explained(timeline, frees), False)
     counts = ~explained[before]
     again, events, before = again.filter(pl.Series(counts)), events[counts], before[counts]
-    if len(events) < _FEWEST or len(np.unique(before)) < _ROUNDS:
+    if len(events) < _MIN_SEGMENTS or len(np.unique(before)) < _MIN_ROUNDS:
         return None
     frees = frees[~explained[:-1]]
     emptied = _in_empty_cache(timeline.recording)[timeline.events["stack"].to_numpy()[frees]]

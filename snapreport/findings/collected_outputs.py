@@ -12,11 +12,11 @@ from snapreport.findings.saving import share_of_lives
 from snapreport.sentence import bytes_part, sentence
 from snapreport.timeline.activity import INFERENCE
 
-_FEWEST = 4
-_MOSTLY = 0.9
+_MIN_OUTPUTS = 4
+_MIN_SHARE = 0.9
 _LIKE_MOST = 0.2
 """Of the largest collection's bytes: smaller ones, as of targets, may stay."""
-_USED = 8
+_MAX_USES = 8
 """Allocations until which an output has been used and copied to the host."""
 
 
@@ -35,8 +35,8 @@ def collected_outputs(context: AdviceContext) -> Advice | None:
     joined = np.flatnonzero((context.born > last) & np.isin(context.size, sizes * counts))
     mine = np.concatenate((rows, joined))
     order = context.born[every.rows]
-    later = np.searchsorted(order, context.born[mine], "right") + _USED
-    starts = np.append(order, np.full(_USED + 1, len(context.timeline.events)))[np.minimum(later, len(order))]
+    later = np.searchsorted(order, context.born[mine], "right") + _MAX_USES
+    starts = np.append(order, np.full(_MAX_USES + 1, len(context.timeline.events)))[np.minimum(later, len(order))]
     starts[len(rows) :] = context.born[joined]
     fraction = share_of_lives(context.timeline, mine, starts)[0]
     mask = np.zeros(len(context.size), bool)
@@ -82,7 +82,7 @@ def _collected(context: AdviceContext) -> np.ndarray:
         alive=(pl.col("freed") > pl.col("born").max()).mean(),
     )  # fmt: skip
     # A loop over layers allocates nothing outside of the pass, and one that loads weights runs no pass.
-    loops = (pl.col("n") >= _FEWEST) & (pl.min_horizontal("iterations", "passes") >= _MOSTLY * pl.col("n"))
-    lines = lines.filter(loops & (pl.col("alive") >= _MOSTLY))
+    loops = (pl.col("n") >= _MIN_OUTPUTS) & (pl.min_horizontal("iterations", "passes") >= _MIN_SHARE * pl.col("n"))
+    lines = lines.filter(loops & (pl.col("alive") >= _MIN_SHARE))
     lines = lines.filter(pl.col("n") * pl.col("size") >= _LIKE_MOST * (pl.col("n") * pl.col("size")).max())
     return table.join(lines, on=["stack", "size"], how="semi")["row"].to_numpy()

@@ -16,7 +16,7 @@ from snapreport.timeline.phases import FORWARD, OPTIMIZER_STEP
 FEWEST_LAYERS = 3
 """Repeats of the same sizes of parameters that are layers."""
 MOST_PARAMETERS = 4000
-SMALL = 16
+MIN_SIZE_RATIO = 16
 """Parameters so many times smaller than the largest of a layer are vectors."""
 FEWEST_MATRICES = 3
 """Of a layer: two convolutions of a residual block are alike, and would be two layers."""
@@ -175,7 +175,7 @@ def repeats_of_parameters(context: AdviceContext) -> int:
     others = max(_repeats(size[:start])[:2], _repeats(size[end:])[:2], key=lambda found: found[1])
     one = size[start : start + (end - start) // max(1, count)]
     is_unclear = others[0] != count and others[1] >= RIVAL * covered
-    return 0 if is_unclear or int((SMALL * one > one.max(initial=0)).sum()) < FEWEST_MATRICES else count
+    return 0 if is_unclear or int((MIN_SIZE_RATIO * one > one.max(initial=0)).sum()) < FEWEST_MATRICES else count
 
 
 def _repeats(size: np.ndarray) -> tuple[int, int, tuple[int, int]]:

@@ -12,9 +12,9 @@ from snapreport.findings.remedy_place import remedy_place
 from snapreport.number_format import share_text, upper_first
 from snapreport.sentence import bytes_change, bytes_part, bytes_share, sentence
 
-_MUCH, _VERY_MUCH = 0.05, 0.15
+_MIN_SAVING_ONE_LINE, _MIN_SAVING = 0.05, 0.15
 """Of the peak: a change of one line, and any other remedy, that saves less is no diagnosis."""
-_MAIN = 0.3
+_MIN_CAUSE_SHARE = 0.3
 """Of the peak: a category with less does not explain it."""
 _FROM_ONE_LINE = 0.25
 """Of a category's bytes: a line with so many is named."""
@@ -118,13 +118,13 @@ def _is_replayed(finding: Finding) -> bool:
 
 
 def _is_much(finding: Finding, peak: Finding) -> bool:
-    return finding.bytes >= (_MUCH if finding.evidence["priority"] == 0 else _VERY_MUCH) * peak.bytes
+    return finding.bytes >= (_MIN_SAVING_ONE_LINE if finding.evidence["priority"] == 0 else _MIN_SAVING) * peak.bytes
 
 
 def _both(finding: Finding, peak: Finding) -> str:
     """Two remedies where the second maximum limits each of them; "" where they save little."""
     row = finding.evidence.get("second_maximum") if finding.kind == "advice" else None
-    if row is None or not _is_replayed(finding) or row["saves_bytes"] < _VERY_MUCH * peak.bytes:
+    if row is None or not _is_replayed(finding) or row["saves_bytes"] < _MIN_SAVING * peak.bytes:
         return ""
     if finding.evidence["saving"].get("is_lower_bound") or any(rule not in _CAUSES for rule in row["rules"]):
         return ""
@@ -179,7 +179,7 @@ def _holds(of: Finding, whole: int, name: str) -> list[Statement]:
     the whole.
     """
     rows = [row for row in of.evidence["categories"] if row["category"] != "unknown"]
-    if not rows or rows[0]["bytes"] < _MAIN * whole:
+    if not rows or rows[0]["bytes"] < _MIN_CAUSE_SHARE * whole:
         return []
     parts = rows[: 1 if rows[0]["bytes"] >= 0.5 * whole else 2]
     texts = [category_text(row["category"]) for row in parts]

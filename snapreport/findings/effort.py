@@ -27,7 +27,7 @@ _AT_ATTENTION = ("fused-attention",)
 """Rules that change the function which calls a softmax, and not the softmax."""
 _WITH_GRADIENTS = ("chunked-loss",)
 """Rules of which most bytes may be gradients, which the engine allocates without a stack trace."""
-_MOSTLY = 0.5
+_MIN_PLACE_SHARE = 0.5
 """Of a rule's bytes at the peak: where fewer have a stack trace, these lines are not the ones to change."""
 
 
@@ -46,7 +46,7 @@ def place_of(context: AdviceContext, advice: Advice) -> str | None:
         stack_of = np.where(context.functions("^zero_grad$")[context.free_stack], context.free_stack, 0)
     at_peak = advice.mask & context.at_peak
     rows = np.flatnonzero(at_peak & (stack_of > 0))
-    is_few = context.size[rows].sum() < _MOSTLY * context.size[at_peak].sum()
+    is_few = context.size[rows].sum() < _MIN_PLACE_SHARE * context.size[at_peak].sum()
     if len(rows) and is_few and advice.rule not in _WITH_GRADIENTS:
         return None
     rows = rows if len(rows) else np.flatnonzero(advice.mask & (stack_of > 0))

@@ -8,11 +8,11 @@ from snapreport.findings.advice_births import LINEAR, births
 from snapreport.findings.advice_context import AdviceContext
 from snapreport.timeline.phases import FORWARD
 
-_INTEGER = 8
+_INDEX_BYTES = 8
 """Bytes of a token or a label: as many as rows."""
-_LARGE = 1 << 14
-_FEWEST = 4
-_REACH = 6
+_MIN_BYTES = 1 << 14
+_MIN_TENSORS = 4
+_NEIGHBOURS = 6
 _MOST_PRODUCTS = 64
 
 
@@ -28,16 +28,16 @@ def computes_in_32_bits(context: AdviceContext) -> bool:
 
 def _computes_in_32_bits(context: AdviceContext) -> bool:
     every = births(context)
-    weights = np.unique(context.size[context.category("parameter") & (context.size >= _LARGE)])
+    weights = np.unique(context.size[context.category("parameter") & (context.size >= _MIN_BYTES)])
     made = context.category("input", "activation", "unknown") & ~context.phases.runs(FORWARD)[context.stack]
-    inputs = np.unique(context.size[made & (context.stack > 0) & (context.size % _INTEGER == 0)])
-    rows = inputs[inputs >= _INTEGER * _FEWEST] // _INTEGER
-    at = np.flatnonzero(context.frames(LINEAR)[every.stack] & (every.size >= _LARGE))
+    inputs = np.unique(context.size[made & (context.stack > 0) & (context.size % _INDEX_BYTES == 0)])
+    rows = inputs[inputs >= _INDEX_BYTES * _MIN_TENSORS] // _INDEX_BYTES
+    at = np.flatnonzero(context.frames(LINEAR)[every.stack] & (every.size >= _MIN_BYTES))
     found = {4: 0, 2: 0}
     for one in at[:: max(1, len(at) // _MOST_PRODUCTS)].tolist():
-        read = np.unique(every.size[max(0, one - _REACH) : one]).astype(np.float64)
+        read = np.unique(every.size[max(0, one - _NEIGHBOURS) : one]).astype(np.float64)
         for n in rows[(every.size[one] % rows == 0)].tolist():
             weight = read * every.size[one] / (n * n)
             for element in found:
                 found[element] += bool(np.isin(weight / element, weights).any())
-    return found[4] >= max(_FEWEST, 2 * found[2])
+    return found[4] >= max(_MIN_TENSORS, 2 * found[2])

@@ -10,7 +10,7 @@ from snapreport.findings.graphs import births_until
 from snapreport.sentence import bytes_part, sentence
 from snapreport.timeline.phases import BACKWARD
 
-_FEWEST = 4
+_MIN_TENSORS = 4
 
 
 def exception_holds(context: AdviceContext) -> Advice | None:
@@ -31,7 +31,7 @@ def exception_holds(context: AdviceContext) -> Advice | None:
         after = np.append(forward, last)[np.searchsorted(forward, failed, "right")]
         held = grown & (context.born < failed) & (context.freed > after) & (after < last)
         groups, count = np.unique(group[held], return_counts=True)
-        together = held & np.isin(group, groups[count >= _FEWEST])
+        together = held & np.isin(group, groups[count >= _MIN_TENSORS])
         size = max(size, int(context.size[together].sum()))
     if size < max(MIN_BYTES, MIN_SHARE * context.recorded.peak_bytes):
         return None

@@ -12,10 +12,10 @@ from snapreport.findings.live import names_of
 from snapreport.sentence import sentence
 
 _FEWEST_COPIES = 4
-_LARGE = 1 << 22
-_FORWARD = 4
+_MIN_BYTES = 1 << 22
+_MIN_FORWARD_COPIES = 4
 """Of these, those of forward passes: blocks that a program allocates by itself serve no layer."""
-_LAYERS = 16
+_MIN_LAYERS = 16
 """Allocations during which a mask is alive: it serves all layers."""
 
 
@@ -31,7 +31,9 @@ def expanded_mask(context: AdviceContext) -> Advice | None:
     innermost = context.innermost()
     function = np.where(context.own_frames[innermost], context.function_of_frame[innermost], 0)[stack]
     others = np.unique(context.size[context.category("parameter", "gradient")])
-    candidates = (size[1:] >= _LARGE) & (function[1:] > 0) & (function[1:] == function[:-1]) & (size[:-1] >= 1 << 16)
+    candidates = (
+        (size[1:] >= _MIN_BYTES) & (function[1:] > 0) & (function[1:] == function[:-1]) & (size[:-1] >= 1 << 16)
+    )
     candidates &= (
         (size[1:] % np.maximum(size[:-1], 1) == 0)
         & (size[1:] >= _FEWEST_COPIES * size[:-1])
@@ -44,7 +46,7 @@ def expanded_mask(context: AdviceContext) -> Advice | None:
         )
         # A mask has no gradient, and nothing else in the pass is as large but other masks.
         alone = np.unique(stack[size == size[at]]).size == 1
-        if lived >= _LAYERS and passed >= _FORWARD and alone and _is_square(int(size[at - 1])):
+        if lived >= _MIN_LAYERS and passed >= _MIN_FORWARD_COPIES and alone and _is_square(int(size[at - 1])):
             mask[rows[at]] = True
             copies = max(copies, int(size[at] // size[at - 1]))
     bytes_ = context.bytes_at_peak(mask)

@@ -29,9 +29,9 @@ reserved.
 MIN_BYTES = 64 << 20
 IDLE_SHARE = 0.33
 """Reserved beyond the highest allocated, worth a finding from this share on."""
-_FEW = 40
+_MAX_MOMENTS = 40
 """Moments computed one by one; for more of them the whole curve costs no more."""
-_TRIED = 8
+_MAX_TRIED = 8
 """Moments examined block by block, those with most bytes in inactive splits first."""
 
 
@@ -115,7 +115,7 @@ def worst_growth(timeline: DeviceTimeline) -> tuple[State, Request, int] | None:
     # event: the position before it.
     unused = (timeline.reserved - timeline.allocated)[events]
     events, unused = events[unused >= least], unused[unused >= least]
-    if len(events) <= _FEW:
+    if len(events) <= _MAX_MOMENTS:
         # Nor than the rest without unused segments, which needs no blocks to be computed.
         rest = unused - np.array([unused_segment_bytes(timeline, int(event) - 1) for event in events], np.int64)
         events, rest = events[rest >= least], rest[rest >= least]
@@ -125,7 +125,7 @@ def worst_growth(timeline: DeviceTimeline) -> tuple[State, Request, int] | None:
         split = rest - np.array([rounding[live_ids(timeline, int(event) - 1)].sum() for event in events], np.int64)
     else:
         split = timeline.fragmentation.inactive_split[events]
-    for at in np.argsort(-split, kind="stable")[:_TRIED]:
+    for at in np.argsort(-split, kind="stable")[:_MAX_TRIED]:
         if split[at] < least:
             break
         event = int(events[at])

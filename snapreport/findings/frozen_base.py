@@ -12,8 +12,8 @@ from snapreport.findings.saving import bytes_over_time, share_with_cost
 from snapreport.sentence import bytes_part, sentence
 from snapreport.timeline.phases import OPTIMIZER_STEP
 
-_MOSTLY = 0.5
-_LARGE = 1 << 20
+_MIN_FROZEN_SHARE = 0.5
+_MIN_BYTES = 1 << 20
 
 
 class FrozenEvidence(AdviceEvidence, kw_only=True):
@@ -34,9 +34,9 @@ def frozen_base(context: AdviceContext) -> Advice | None:
         return None
     if np.isin(2 * context.size[parameters & context.at_peak], context.size[parameters & ~context.at_peak]).any():
         return None  # cast to half their size on the device
-    mask = parameters & (context.size >= _LARGE) & ~np.isin(context.size, gradients)
+    mask = parameters & (context.size >= _MIN_BYTES) & ~np.isin(context.size, gradients)
     size = context.bytes_at_peak(mask)
-    if size < _MOSTLY * context.bytes_at_peak(parameters) or not context.is_much(size // 2):
+    if size < _MIN_FROZEN_SHARE * context.bytes_at_peak(parameters) or not context.is_much(size // 2):
         return None
     cast = mask | context.category("activation", "temporary")
     half = bytes_over_time(context.timeline, np.flatnonzero(cast)) // 2

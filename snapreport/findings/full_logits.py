@@ -12,11 +12,11 @@ from snapreport.findings.live import names_of
 from snapreport.number_format import share_text
 from snapreport.sentence import sentence
 
-_BYTES = (4, 2)
-_REACH = 4
-_FEW = 0.5
-_LARGE = 1 << 23
-_PASSES = 2  # live at the peak from one line: a line with more runs in every layer, as one for queries and keys does
+_ELEMENT_SIZES = (4, 2)
+_NEIGHBOURS = 4
+_MAX_USED_SHARE = 0.5
+_MIN_BYTES = 1 << 23
+_MAX_PASSES = 2  # live at the peak from one line: a line with more runs in every layer, as for queries and keys
 
 
 def full_logits(context: AdviceContext) -> Advice | None:
@@ -30,15 +30,15 @@ def full_logits(context: AdviceContext) -> Advice | None:
     by_program = context.own_frames[context.innermost()][stack] & every.forward
     live = np.bincount(context.stack[context.at_peak], minlength=int(context.stack.max(initial=0)) + 1)
     mask, share = np.zeros(len(context.size), bool), 1.0
-    for at in np.flatnonzero((linear | by_program) & (size >= _LARGE) & (live[stack] <= _PASSES)).tolist():
-        whole, after = int(size[at]), slice(at + 1, at + 1 + _REACH)
+    for at in np.flatnonzero((linear | by_program) & (size >= _MIN_BYTES) & (live[stack] <= _MAX_PASSES)).tolist():
+        whole, after = int(size[at]), slice(at + 1, at + 1 + _NEIGHBOURS)
         # Whole logits are computed with, or cast to another type first.
         if np.isin(size[after], (whole // 2, whole, 2 * whole)).any() or mask[rows[at]]:
             continue
         row = _row(context, rows[at], whole)
         # Where no frame names the product, the same function selects from it.
         selected = ~linear[after] & (linear[at] | (function[after] == function[at]))
-        few = size[after][selected & (size[after] % row == 0) & (size[after] <= _FEW * whole)] if row else []
+        few = size[after][selected & (size[after] % row == 0) & (size[after] <= _MAX_USED_SHARE * whole)] if row else []
         if len(few):
             mask |= (context.size == whole) & (context.born >= 0)
             share = min(share, 1 - int(few[0]) / whole)
@@ -75,8 +75,8 @@ def _row(context: AdviceContext, row: int, whole: int) -> int:
     before = context.born < context.born[first].max(initial=0)
     weights = np.unique(context.size[alive & (context.category("parameter") | before)])
     inputs = np.unique(context.size[alive & context.category("activation", "temporary")])
-    for bytes_of in _BYTES:
-        for weight in weights[weights >= _LARGE].tolist():
+    for bytes_of in _ELEMENT_SIZES:
+        for weight in weights[weights >= _MIN_BYTES].tolist():
             for hidden in inputs[(inputs < whole) & (inputs >= 1 << 16)].tolist():
                 square, rest = divmod(hidden * weight, bytes_of * whole)
                 width = isqrt(square)

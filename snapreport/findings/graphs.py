@@ -23,7 +23,7 @@ _ROOT = r"^_make_grads$"
 """Allocates the gradient of a loss, with which a backward pass begins."""
 _PIPELINE = r"(?i)pipelin|/pipe/|p2p_communication|[/_]schedules\.py"
 """Stages of a pipeline hold the graphs of several micro-batches by design."""
-_ALIKE = 0.8
+_MIN_SIMILARITY = 0.8
 """The share of the graphs' bytes that come from lines which made some in each graph."""
 
 
@@ -143,7 +143,7 @@ def waiting_graphs(context: AdviceContext) -> WaitingGraphs:
     passes = int(by_passes["passes"][0])
     # A pass that was cut off has not reached every line.
     alike = (pl.col("passes") - passes).abs() <= (1 if ooms else 0)
-    if passes < 2 or int(lines.filter(alike)["size"].sum()) < _ALIKE * int(lines["size"].sum()):
+    if passes < 2 or int(lines.filter(alike)["size"].sum()) < _MIN_SIMILARITY * int(lines["size"].sum()):
         return nothing
     # The same lines in every step: one step alone would leave the peak of the next.
     repeated = lines.filter(alike)["stack"].to_numpy()
@@ -160,7 +160,7 @@ def _freed_by_backward(context: AdviceContext, rows: np.ndarray) -> bool:
     freed_in, size = context.free_stack[rows], context.size[rows]
     recorded = freed_in != context.stack[rows]
     elsewhere = recorded & (freed_in > 0) & ~context.phases.runs(BACKWARD)[freed_in]
-    return bool(size[elsewhere].sum() <= (1 - _ALIKE) * size.sum())
+    return bool(size[elsewhere].sum() <= (1 - _MIN_SIMILARITY) * size.sum())
 
 
 def backward_allocations(context: AdviceContext) -> np.ndarray:

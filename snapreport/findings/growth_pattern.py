@@ -14,13 +14,13 @@ import numpy as np
 
 FEWEST_GROWTHS = 4
 """Fewer show no trend: a cache with three entries has as many."""
-_REGULAR = 6
+_FEW_GROWTHS = 6
 """With fewer growths they must be regular: as many tensors of different sizes are built up once."""
-_LATER = 0.35
+_MIN_LATE_GROWTH = 0.35
 """The share of its growth that falls into the later half of the repetitions since it began."""
-_ALIKE = 2.5
+_MAX_GROWTH_RATIO = 2.5
 """By this factor at most, a growth differs from the median one to be of the same kind."""
-_LASTS = 0.25
+_MIN_DURATION = 0.25
 """The share of the repetitions that growth lasts for at least: later, it may be the build-up of something new."""
 
 
@@ -61,7 +61,7 @@ def growth_of(levels: np.ndarray, least: float) -> Growth | None:
     size = float(np.median(added[added > 0]))
     # What the first repetition adds may be warm-up. The last one may be cut short, or hold what it still works with.
     for end in (0, -1):
-        if added[end] and not size / _ALIKE <= added[end] <= size * _ALIKE:
+        if added[end] and not size / _MAX_GROWTH_RATIO <= added[end] <= size * _MAX_GROWTH_RATIO:
             added[end] = 0
     at = np.flatnonzero(added)
     if not len(at) or added.sum() < least:
@@ -77,8 +77,8 @@ def growth_of(levels: np.ndarray, least: float) -> Growth | None:
         # Longer without growth than ever before: a cache that is full, or a leak whose moments vary.
         is_open = count >= FEWEST_GROWTHS and after <= 2 * gaps.max() and _goes_on(added, int(at[0]))
         return _growth("suspect", added, at, count) if is_open else None
-    lasts = len(added) - int(at[0]) >= max(FEWEST_GROWTHS, _LASTS * len(added))
-    grows = count >= FEWEST_GROWTHS and lasts and (is_regular or count >= _REGULAR) and _goes_on(added, int(at[0]))
+    lasts = len(added) - int(at[0]) >= max(FEWEST_GROWTHS, _MIN_DURATION * len(added))
+    grows = count >= FEWEST_GROWTHS and lasts and (is_regular or count >= _FEW_GROWTHS) and _goes_on(added, int(at[0]))
     return _growth("grows" if grows else "suspect", added, at, count)
 
 
@@ -110,7 +110,7 @@ def single_growth(levels: np.ndarray, least: float, *, is_last_whole: bool = Fal
 
 def _goes_on(added: np.ndarray, begin: int) -> bool:
     since = added[begin:]
-    return float(since[len(since) // 2 :].sum()) >= _LATER * float(since.sum())
+    return float(since[len(since) // 2 :].sum()) >= _MIN_LATE_GROWTH * float(since.sum())
 
 
 def _growth(status: Literal["grows", "suspect"], added: np.ndarray, at: np.ndarray, count: int) -> Growth:

@@ -12,7 +12,7 @@ from snapreport.findings.graphs import backward_passes
 from snapreport.findings.repeated_layers import FEWEST_IN_FAMILY
 from snapreport.small_numbers import is_among
 
-_LEAST = 0.05
+_MIN_SHARE = 0.05
 """Of the bytes: families with less do not count, such as the few tensors of a loss."""
 _LEAST_OWN = 0.01
 """Of a family's bytes: lines with less decide on no number."""
@@ -47,7 +47,7 @@ def layer_count(context: AdviceContext, rows: np.ndarray, passes: int) -> int:
     cut = 1 if any(event >= context.event for event in context.timeline.oom_events[:1]) else 0
     # A single line that allocates several times is a loss or a loop, no family of layers.
     families = [family for _, family in lines.group_by("family") if len(family) > 1]
-    least = _LEAST * int(lines["bytes"].sum())
+    least = _MIN_SHARE * int(lines["bytes"].sum())
     count = sum(_of_family(family, cut) for family in families if int(family["bytes"].sum()) >= least)
     return count if count <= _MOST_LAYERS else 0
 

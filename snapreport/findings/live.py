@@ -188,7 +188,7 @@ _PLURALS = {
     "workspace": "workspaces",
     "kv cache": "KV cache",
 }
-_LEAST = 0.01
+_MIN_SHARE = 0.01
 
 
 def category_text(category: str) -> str:
@@ -199,7 +199,7 @@ def category_text(category: str) -> str:
 def main_parts(categories: Sequence[CategoryRow], most: int = 4) -> list[tuple[str, int]]:
     """(name, bytes) of the largest categories of at least 1%; what is unknown comes last, whatever its size."""
     total = sum(row["bytes"] for row in categories)
-    parts = [row for row in categories if row["bytes"] >= _LEAST * total]
+    parts = [row for row in categories if row["bytes"] >= _MIN_SHARE * total]
     known = [row for row in parts if row["category"] != "unknown"][:most]
     unknown = [row for row in parts if row["category"] == "unknown"]
     return [(category_text(row["category"]), row["bytes"]) for row in [*known, *unknown]]

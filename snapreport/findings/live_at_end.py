@@ -35,8 +35,8 @@ from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.phases import BACKWARD, FORWARD, OPTIMIZER_STEP, PHASES, ZERO_GRAD
 from snapreport.timeline.recording_gaps import recording_end, recording_start
 
-_LISTED = 3
-_ALMOST_ALL = 0.95
+_MAX_LISTED = 3
+_WHOLE_SHARE = 0.95
 """Of the bytes: a category with so many of them stands for all."""
 _COMPUTING = (FORWARD, BACKWARD, OPTIMIZER_STEP, ZERO_GRAD)
 """Phases of programs that have steps."""
@@ -130,14 +130,14 @@ def _title(timeline: DeviceTimeline, evidence: LiveAtEndEvidence) -> str:
     first = categories[0]
     since = "from this step" if len(timeline.steps) == 1 else "from this trace"
     text = sentence("{since} were still allocated {end}", since=since, end=recording_end(timeline))
-    if first["bytes"] >= _ALMOST_ALL * size:
+    if first["bytes"] >= _WHOLE_SHARE * size:
         if first["category"] == "unknown":
             return sentence("{} {text}", bytes_part(size), text=text)
         name = category_text(first["category"])
         return sentence("{} of {name} {text}", bytes_part(size), name=name, text=text)
     shares = [
         sentence("{} {}", share_text(row["bytes"], size), category_text(row["category"]))
-        for row in categories[:_LISTED]
+        for row in categories[:_MAX_LISTED]
         if row["bytes"] >= 0.01 * size
     ]
     return sentence("{} {text}: {}", bytes_part(size), listed(shares), text=text)
@@ -162,7 +162,7 @@ def _growth(
 def _largest(evidence: LiveAtEndEvidence) -> str:
     top = [
         sentence("{} ({} in {})", row["place"], bytes_part(row["bytes"]), plural(row["count"], "allocation"))
-        for row in evidence["places"][:_LISTED]
+        for row in evidence["places"][:_MAX_LISTED]
     ]
     return sentence("Largest: {}.", listed(top))
 

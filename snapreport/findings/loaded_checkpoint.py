@@ -11,7 +11,7 @@ from snapreport.sentence import sentence
 # Only tensors and containers come out of these, no modules that would use them (torch.load(weights_only=True), its
 # default since 2.6: torch/_weights_only_unpickler.py). What the plain unpickler loads may be a model in use.
 _LOADING = r"(^|/)(torch/_weights_only_unpickler|safetensors/torch)\.py load\w*$"
-_FEWEST = 4
+_MIN_TENSORS = 4
 
 
 class LoadedEvidence(AdviceEvidence, kw_only=True):
@@ -33,7 +33,7 @@ def loaded_checkpoint(context: AdviceContext) -> Advice | None:
     mask = np.zeros(len(context.size), bool)
     mask[rows[number < of_size]] = True
     size, count = context.bytes_at_peak(mask), int(mask.sum())
-    if count < _FEWEST or not context.is_much(size):
+    if count < _MIN_TENSORS or not context.is_much(size):
         return None
     return Advice(
         "loaded-checkpoint",

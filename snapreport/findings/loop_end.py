@@ -12,8 +12,8 @@ import polars as pl
 from snapreport.reading.recording import ACTIONS
 from snapreport.timeline.build import DeviceTimeline
 
-_RECURS, _FEW = 2, 6
-"""Earlier repetitions in which a stack allocates that is part of the loop; 1 where there are fewer than ``_FEW``."""
+_MIN_RECURRENCES, _FEW_REPETITIONS = 2, 6
+"""Earlier repetitions in which a stack of the loop allocates; 1 where fewer than ``_FEW_REPETITIONS`` are."""
 _ALLOC = ACTIONS.index("alloc")
 
 
@@ -29,7 +29,10 @@ def end_of_loop(timeline: DeviceTimeline, bounds: np.ndarray) -> int:
     inside = (number >= 0) & (number < last)
     pairs = pl.DataFrame({"key": key[inside], "number": number[inside]}).unique()
     often = (
-        pairs.group_by("key").len().filter(pl.col("len") >= (_RECURS if len(bounds) > _FEW else 1))["key"].to_numpy()
+        pairs.group_by("key")
+        .len()
+        .filter(pl.col("len") >= (_MIN_RECURRENCES if len(bounds) > _FEW_REPETITIONS else 1))["key"]
+        .to_numpy()
     )
     recurs = np.isin(key, often)
     births = np.flatnonzero(recurs & (action == _ALLOC) & (number >= last))

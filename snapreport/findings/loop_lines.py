@@ -10,11 +10,11 @@ from snapreport.reading.recording import Recording
 from snapreport.timeline.build import DeviceTimeline
 
 MODULE_CALL = r"^(_call_impl|_wrapped_call_impl|_slow_forward|forward|_apply|_conv_forward)$"
-_CANDIDATES = 8
+_MAX_CANDIDATES = 8
 """Loops tried at most, the one with the fewest iterations first."""
-_COVERED = 0.5
+_MIN_COVERED = 0.5
 """The share of a trace's allocations that a loop reaches over at least."""
-_REGULAR = 0.75
+_MIN_REGULAR = 0.75
 """The share of the intervals between two iterations that are within a factor of two of the median."""
 
 
@@ -55,7 +55,7 @@ def loop_anchors(timeline: DeviceTimeline, fewest: int) -> list[np.ndarray]:
         at = _heads(by_stack[ends[number] - counts[number] : ends[number]], len(birth))
         if len(at) >= fewest and len(at) not in found and _is_regular(at, len(birth)):
             found[len(at)] = birth[at]
-            if len(found) >= _CANDIDATES:
+            if len(found) >= _MAX_CANDIDATES:
                 break
     return [found[count] for count in sorted(found)]
 
@@ -71,7 +71,7 @@ def _heads(at: np.ndarray, births: int) -> np.ndarray:
 def _is_regular(at: np.ndarray, births: int) -> bool:
     """``at``: of all ``births``, the numbers of those of one stack."""
     gaps = np.diff(np.append(at, births))
-    if at[-1] + np.median(gaps) - at[0] < _COVERED * births:
+    if at[-1] + np.median(gaps) - at[0] < _MIN_COVERED * births:
         return False
     median = max(1.0, float(np.median(gaps)))
-    return float(np.mean((gaps >= median / 2) & (gaps <= 2 * median))) >= _REGULAR
+    return float(np.mean((gaps >= median / 2) & (gaps <= 2 * median))) >= _MIN_REGULAR

@@ -11,8 +11,8 @@ from snapreport.findings.live import names_of
 from snapreport.sentence import sentence
 from snapreport.timeline.phases import FORWARD
 
-_INTEGER = 8  # bytes of an element of functional.one_hot
-_REACH = 6
+_INDEX_BYTES = 8  # bytes of an element of functional.one_hot
+_NEIGHBOURS = 6
 """Allocations after the cast within which the product with the logits follows."""
 
 
@@ -47,14 +47,14 @@ def one_hot(context: AdviceContext) -> Advice | None:
     in_module = (context.phases.innermost == FORWARD)[every.stack]
     passes = int(backward_passes(context)[-1])
     for bytes_of in (4, 2):
-        times = _INTEGER // bytes_of
+        times = _INDEX_BYTES // bytes_of
         large = (size % times == 0) & (size >= times * (1 << 20)) & (every.stack > 0) & ~np.isin(size, by_engine)
         # A loss has one in each step; casts and products within a layer are as many as there are layers.
         # In a module, larger tensors may be of another type: there the cast follows, and frees the integers.
         large &= ~in_module | _is_cast(context, times)
         once = np.bincount(every.stack[large], minlength=int(every.stack.max(initial=0)) + 1) <= passes + 1
         for at in np.flatnonzero(large & once[every.stack]).tolist():
-            hot, after = int(size[at]) // times, slice(at + 1, at + 1 + _REACH)
+            hot, after = int(size[at]) // times, slice(at + 1, at + 1 + _NEIGHBOURS)
             made = rows[after][(size[after] == hot) & (function[after] == function[at])]
             # Logits are there when the last of them, the product, is made.
             if len(made) and _is_beside(context, hot, made):

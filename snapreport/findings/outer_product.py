@@ -13,9 +13,9 @@ from snapreport.findings.live import names_of
 from snapreport.findings.saving import bytes_over_time, share_with_cost
 from snapreport.sentence import sentence
 
-_BYTES = (4, 2)
-_SMALLEST = 1 << 22
-_REACH = 8
+_ELEMENT_SIZES = (4, 2)
+_MIN_BYTES = 1 << 22
+_NEIGHBOURS = 8
 _LEAST_DEPTH, _MOST_DEPTH = 8, 4096
 _FEWEST_VECTORS = 64
 
@@ -27,11 +27,11 @@ def broadcast(context: AdviceContext) -> Advice | None:
     linear = context.frames(LINEAR)[stack]
     by_program = context.own_frames[context.innermost()][stack]
     mask = np.zeros(len(context.size), bool)
-    for bytes_of in _BYTES:
+    for bytes_of in _ELEMENT_SIZES:
         n = np.sqrt(size / bytes_of).round().astype(np.int64)
-        square = np.flatnonzero((n * n * bytes_of == size) & (size >= _SMALLEST) & ~linear & (stack > 0))
+        square = np.flatnonzero((n * n * bytes_of == size) & (size >= _MIN_BYTES) & ~linear & (stack > 0))
         for at in square.tolist():
-            before, vector = slice(max(0, at - _REACH), at), int(n[at]) * bytes_of
+            before, vector = slice(max(0, at - _NEIGHBOURS), at), int(n[at]) * bytes_of
             products = np.flatnonzero(linear[before])
             is_last = len(products) and size[before][products[-1]] == vector
             # Of products by lines of the program, all after the vector are smaller: operands of a product are larger.
@@ -76,7 +76,7 @@ def distance_matrix(context: AdviceContext) -> Advice | None:
     # The program's own lines compute both and their sum, one directly after the other.
     innermost = context.innermost()
     function = np.where(context.own_frames[innermost], context.function_of_frame[innermost], 0)[stack]
-    alike = (function[:-1] == function[1:]) & (function[:-1] > 0) & (size[:-1] == size[1:]) & (size[:-1] >= _SMALLEST)
+    alike = (function[:-1] == function[1:]) & (function[:-1] > 0) & (size[:-1] == size[1:]) & (size[:-1] >= _MIN_BYTES)
     known: dict[tuple[int, int], bool] = {}
     for at in np.flatnonzero(alike[:-1] & (function[2:] == function[:-2])).tolist():
         key = int(stack[at]), int(size[at])
@@ -127,7 +127,7 @@ def _is_difference(context: AdviceContext, row: int, whole: int, sums: int) -> b
     alive = np.unique(context.size[(context.born < born) & (context.freed > born)])
     if np.isin((whole // 2, whole, 2 * whole), alive).any():
         return False
-    for bytes_of in _BYTES:
+    for bytes_of in _ELEMENT_SIZES:
         vector = depth * bytes_of
         sides = alive[(alive % vector == 0) & (alive >= _FEWEST_VECTORS * vector) & (alive < whole)]
         m, left = np.divmod(sums // bytes_of, sides // vector)

@@ -37,11 +37,11 @@ from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.recorded_totals import recorded_peaks
 from snapreport.timeline.recording_gaps import has_history, lost_peaks, recording_start
 
-_LATE = 0.75
+_LAST_LOW_SHARE = 0.75
 """The last stretch before the peak begins where allocated was last at most this share of the peak."""
-_SHORT = 0.05
+_MAX_RISE_SHARE = 0.05
 """Of the trace's events: a longer stretch is the normal course of the program, and one line does not explain it."""
-_ALMOST = 0.9
+_SIMILAR_PEAK_SHARE = 0.9
 """Of the peak: a moment that high is almost as high."""
 
 
@@ -175,7 +175,7 @@ def last_stretch(timeline: DeviceTimeline, live: pl.DataFrame, names: Names) -> 
     ``count``, ``categories``, ``stacks``.
     """
     before = timeline.allocated[: timeline.peak_event + 1]
-    low = np.flatnonzero(before <= _LATE * timeline.peak_bytes)
+    low = np.flatnonzero(before <= _LAST_LOW_SHARE * timeline.peak_bytes)
     start = int(low[-1]) - 1 if len(low) else -1
     added = live.filter(pl.col("alloc_event") > start)
     return LastStretch(
@@ -271,7 +271,7 @@ def _detail(timeline: DeviceTimeline, evidence: PeakEvidence) -> list[str]:
         most = stretch["stacks"][0]
         length = timeline.peak_event - stretch["from_event"]
         is_most = 2 * most["bytes"] > stretch["added_bytes"]
-        if is_most or length <= _SHORT * len(timeline.events):
+        if is_most or length <= _MAX_RISE_SHARE * len(timeline.events):
             where = sentence(", most of it in {} ({})", most["line"], bytes_part(most["bytes"])) if is_most else ""
             added = bytes_part(stretch["added_bytes"])
             lines.append(
@@ -293,7 +293,7 @@ def _without_top(timeline: DeviceTimeline, top: PeakStackRow) -> str:
         return sentence("Removing it would not lower the peak: {where} is as high.", where=where)
     if event == timeline.peak_event:
         return sentence("Removing it lowers the peak to {}.", bytes_part(rest))
-    if peak - rest < 0.8 * top["bytes"] and int(timeline.allocated[event + 1]) >= _ALMOST * peak:
+    if peak - rest < 0.8 * top["bytes"] and int(timeline.allocated[event + 1]) >= _SIMILAR_PEAK_SHARE * peak:
         return sentence(
             "Removing it lowers the peak only to {}, because {where} is almost as high.", bytes_part(rest), where=where
         )

@@ -25,18 +25,18 @@ from snapreport.small_numbers import is_among
 from snapreport.timeline.build import DeviceTimeline
 
 MOST = 10
-_BURST = 0.7
+_MIN_BURST_SHARE = 0.7
 """The share of what a stack frees that goes in bursts."""
-_REPETITIONS = 3
-_APART = 32
+_MIN_REPETITIONS = 3
+_MIN_DISTANCE = 32
 """Events between two frees of one burst, at most: each free is up to two events, and a cycle holds more than one
 tensor.
 """
-_SINGLE = 8
+_MIN_SINGLE_TENSORS = 8
 """Repetitions that a burst spans at least, where it is the only one."""
 _SINGLE_SHARE = 0.1
 """Of the peak, for a burst that is the only one."""
-_ALONE = 0.7
+_MIN_ALONE_SHARE = 0.7
 """Of the frees between two allocations, for the only burst: what goes with much else goes with the function or the
 program that held it all.
 """
@@ -68,7 +68,7 @@ def cycle_findings(
     for row in _suspects(bursts, table, timeline, leaking).rows(named=True):
         mine = table.filter(pl.col("stack") == row["stack"])
         in_bursts = int(bursts.filter(pl.col("stack") == row["stack"])["bytes"].sum())
-        if in_bursts >= _BURST * int(mine["size"].sum()):
+        if in_bursts >= _MIN_BURST_SHARE * int(mine["size"].sum()):
             share = in_bursts / int(mine["size"].sum())
             found.append(_finding(timeline, names.place(row["stack"]), repetitions, row, share))
     return found[:MOST]
@@ -97,11 +97,11 @@ def _outliving(timeline: DeviceTimeline, repetitions: Repetitions) -> pl.DataFra
 
 def _bursts(table: pl.DataFrame, timeline: DeviceTimeline) -> pl.DataFrame:
     """Frees of one stack that follow each other closely, of allocations from several repetitions."""
-    new = (pl.col("free_event").diff() > _APART) | (pl.col("stack").diff() != 0)
+    new = (pl.col("free_event").diff() > _MIN_DISTANCE) | (pl.col("stack").diff() != 0)
     table = table.with_columns(burst=new.fill_null(value=True).cum_sum())
     # Most are short: without them, the numbers below take a fifth of the time.
     large = table.group_by("burst").agg(pl.len(), pl.col("size").sum()).filter(
-        (pl.col("len") >= _REPETITIONS) & (pl.col("size") >= min_growth_bytes(timeline))
+        (pl.col("len") >= _MIN_REPETITIONS) & (pl.col("size") >= min_growth_bytes(timeline))
     )  # fmt: skip
     table = table.filter(pl.Series(is_among(table["burst"].to_numpy(), large["burst"].to_numpy())))
     table = table.with_columns(together=_freed_together(timeline, table["free_event"].to_numpy()))
@@ -120,7 +120,7 @@ def _bursts(table: pl.DataFrame, timeline: DeviceTimeline) -> pl.DataFrame:
             alone=pl.len() / pl.col("together").first(),
         )
         .filter(
-            (pl.col("died") - pl.col("oldest") >= _REPETITIONS - 1)
+            (pl.col("died") - pl.col("oldest") >= _MIN_REPETITIONS - 1)
             # One generation that a later one replaces piles up nothing: the best weights so far, copied anew.
             & (pl.col("births") >= 2)
             & (pl.col("youngest") < pl.col("first"))  # all of it was live at once
@@ -161,9 +161,9 @@ def _suspects(bursts: pl.DataFrame, table: pl.DataFrame, timeline: DeviceTimelin
     single = (
         (pl.col("bursts") == 1)
         & (pl.col("in_order") == 1)
-        & (pl.col("count") >= _SINGLE)
-        & (pl.col("alone") >= _ALONE)
-        & (pl.col("span") >= _SINGLE - 1)
+        & (pl.col("count") >= _MIN_SINGLE_TENSORS)
+        & (pl.col("alone") >= _MIN_ALONE_SHARE)
+        & (pl.col("span") >= _MIN_SINGLE_TENSORS - 1)
         & (pl.col("bytes") >= _SINGLE_SHARE * timeline.peak_bytes)
     )
     known = pl.col("stack").is_in(pl.Series(sorted(leaking), dtype=pl.Int32).implode())

@@ -22,7 +22,7 @@ MOST = 0.5
 """Of the bytes of activations that repeat: their lines agree on the number of layers."""
 FEWEST_IN_FAMILY = 3
 """Layers of one family, such as the levels of a U-Net's decoder."""
-SMALL = 64
+MAX_OUTPUT_RATIO = 64
 """Tensors so many times smaller than the largest of a layer are statistics of a normalisation, not its output."""
 
 
@@ -105,7 +105,7 @@ def _family(context: AdviceContext, activation: np.ndarray, lines: pl.DataFrame,
         np.searchsorted(backward, table["end"].to_numpy(), "right")
     ]
     # Its output, which is the next one's input, stays: the last of its tensors but for statistics.
-    is_output = (pl.col("size") * SMALL >= pl.col("large")) & (pl.col("freed") > pl.col("end"))
+    is_output = (pl.col("size") * MAX_OUTPUT_RATIO >= pl.col("large")) & (pl.col("freed") > pl.col("end"))
     output = pl.when(is_output).then(pl.col("born")).max().over("layer")
     table = table.with_columns(backward=following, stays=(pl.col("born") == output).fill_null(False))
     # A layer that is alive at the end of the trace is not computed again in it.

@@ -25,14 +25,14 @@ _SOURCES = {
     "recorder": "the recorder's step marks",
     "stack": "the optimizer's own allocations",
 }
-_COLUMNS = 8192
-_ALIKE, _MOSTLY = 0.7, 0.75
-_SWING = 0.3
+_MAX_COLUMNS = 8192
+_MIN_SIMILARITY, _MIN_SHARE_ALIKE = 0.7, 0.75
+_MIN_SWING = 0.3
 """A cycle falls and rises again by at least this share of what the whole trace moves."""
-_LOOP = 0.6
+_MIN_LOOP_SHARE = 0.6
 """The share of the repetitions of a loop that allocate outside of any module call."""
 
-_WORK = 3
+_MIN_WORK = 3
 """Stacks that allocate in an iteration at least: a loop that loads weights allocates with one or two."""
 
 
@@ -111,7 +111,7 @@ def _iterations(timeline: DeviceTimeline) -> Repetitions | None:
         bounds = np.append(events + 1, len(timeline.events) + 1)
         if _recurs(timeline, bounds):
             source = "one line of the program allocates at regular intervals"
-            return Repetitions(bounds, "iteration", source, _stacks_of_iteration(timeline, bounds) >= _WORK)
+            return Repetitions(bounds, "iteration", source, _stacks_of_iteration(timeline, bounds) >= _MIN_WORK)
     return None
 
 
@@ -130,7 +130,7 @@ def _is_loop(timeline: DeviceTimeline, bounds: np.ndarray) -> bool:
     outside = outside_modules(timeline.recording)[stack] & (birth >= 0)
     place = np.searchsorted(bounds, birth[outside].astype(np.int64) + 1, "right") - 1
     hit = np.unique(place[(place >= 0) & (place < len(bounds) - 1)])
-    return len(hit) >= _LOOP * (len(bounds) - 1)
+    return len(hit) >= _MIN_LOOP_SHARE * (len(bounds) - 1)
 
 
 def _recurs(timeline: DeviceTimeline, bounds: np.ndarray) -> bool:
@@ -150,8 +150,8 @@ def _recurs(timeline: DeviceTimeline, bounds: np.ndarray) -> bool:
         .agg(share=pl.col("size").filter(pl.col("was").is_not_null()).sum() / pl.col("size").sum())
     )
     later = known.filter(pl.col("number") > 0)["share"]
-    alike = int((later >= _ALIKE).sum())
-    return len(later) >= FEWEST - 1 and alike / max(1, len(later)) >= _MOSTLY
+    alike = int((later >= _MIN_SIMILARITY).sum())
+    return len(later) >= FEWEST - 1 and alike / max(1, len(later)) >= _MIN_SHARE_ALIKE
 
 
 def _troughs(allocated: np.ndarray) -> np.ndarray:
@@ -159,7 +159,7 @@ def _troughs(allocated: np.ndarray) -> np.ndarray:
     size = len(allocated)
     if size < 4 * FEWEST:
         return np.zeros(0, np.int64)
-    edges = np.unique(np.linspace(0, size, min(_COLUMNS, size) + 1).astype(np.int64))
+    edges = np.unique(np.linspace(0, size, min(_MAX_COLUMNS, size) + 1).astype(np.int64))
     starts = edges[:-1]
     high = np.maximum.reduceat(allocated, starts)
     low = np.minimum.reduceat(allocated, starts)
@@ -168,7 +168,7 @@ def _troughs(allocated: np.ndarray) -> np.ndarray:
     fifth = max(1, len(low) // 5)
     line = np.linspace(low[:fifth].min(), low[-fifth:].min(), len(low))
     high, low = high - line, low - line
-    need = _SWING * (high.max() - low.min())
+    need = _MIN_SWING * (high.max() - low.min())
     troughs, is_falling, extreme, place = [], True, np.inf, 0
     # A few thousand columns at most, whatever the trace.
     for column in range(len(starts)):

@@ -9,7 +9,7 @@ from snapreport.findings.advice_context import Advice, AdviceContext
 from snapreport.findings.live import names_of
 from snapreport.sentence import sentence
 
-_BATCHES = 3
+_MIN_BATCHES = 3
 
 
 def data_on_device(context: AdviceContext) -> Advice | None:
@@ -23,7 +23,7 @@ def data_on_device(context: AdviceContext) -> Advice | None:
     inputs = context.category("input") & ~context.forward[context.stack]
     early = inputs & (context.born >= 0) & (context.born < forward[0]) & (context.freed > forward[-1])
     batches = inputs & (context.born > forward[0]) & (context.stack > 0)
-    if int(batches.sum()) < _BATCHES or not early.any():
+    if int(batches.sum()) < _MIN_BATCHES or not early.any():
         return None
     mask = early & (context.size >= 2 * int(np.median(context.size[batches])))
     size = context.bytes_at_peak(mask)

@@ -8,7 +8,7 @@ import polars as pl
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, AdviceEvidence
 from snapreport.findings.graphs import FEWEST_FREED, FEWEST_STACKS, backward_allocations, backward_passes, births_until
 from snapreport.findings.live import names_of
-from snapreport.findings.saving import CLOSE, share_of_lives
+from snapreport.findings.saving import CLOSE_TO_PEAK, share_of_lives
 from snapreport.findings.unused_graphs import unused_graphs
 from snapreport.reading.recording import ACTIONS
 from snapreport.sentence import bytes_part, event_part, sentence
@@ -21,7 +21,7 @@ FEWEST_TENSORS, FEWEST_LINES = 5, 2
 """A graph that is released frees tensors of several lines at once: of a Sequential, those of a line for each kind of
 layer. With fewer lines than ``FEWEST_STACKS`` and fewer tensors than ``FEWEST_FREED``
 it may be a set of outputs."""
-_MOSTLY = 0.5
+_MIN_TENSOR_SHARE = 0.5
 """The share of a line's activations that outlive a backward pass, of those that are freed."""
 
 
@@ -55,7 +55,7 @@ def _retained(context: AdviceContext) -> np.ndarray:
     graph = pl.len().over("graph") >= FEWEST_TENSORS, pl.col("stack").n_unique().over("graph") >= FEWEST_LINES
     table = table.filter(*graph)
     every = np.bincount(context.stack[freed], minlength=len(phase))
-    mostly = np.bincount(table["stack"].to_numpy(), minlength=len(phase)) >= np.maximum(_MOSTLY * every, 2)
+    mostly = np.bincount(table["stack"].to_numpy(), minlength=len(phase)) >= np.maximum(_MIN_TENSOR_SHARE * every, 2)
     found[table.filter(pl.Series(mostly[table["stack"].to_numpy()]))["row"].to_numpy()] = True
     # What is alive at the end comes from the same lines.
     found |= forward & mostly[context.stack] & (context.freed == len(context.timeline.events))
@@ -148,7 +148,7 @@ def release_graphs(context: AdviceContext) -> Advice | None:
     by_stack = pl.DataFrame({"stack": context.free_stack[rows], "size": size}).filter(pl.col("stack") > 0)
     by_stack = by_stack.group_by("stack").agg(pl.col("size").sum()).sort("size", "stack", descending=[True, False])
     saves = context.timeline.peak_bytes - without
-    limit = [sentence("Without them {} is the highest.", event_part(then))] if saves < CLOSE * retained else []
+    limit = [sentence("Without them {} is the highest.", event_part(then))] if saves < CLOSE_TO_PEAK * retained else []
     return Advice(
         "retained-graphs",
         "Release the graph of a forward pass after its backward pass",

@@ -15,9 +15,9 @@ from snapreport.timeline.curves import allocated_curve
 
 PARTS = 4096
 """Fractions are whole multiples of 1 / ``PARTS``, so that a size times a fraction is exact below 2**41 bytes."""
-_DENSE = 1 / 16  # of the positions: more changes than this are quicker added to the whole curve than sorted
-_PLACES = 1 << 16
-CLOSE = 0.9
+_DENSE_SHARE = 1 / 16  # of the positions: more changes than this are quicker added to the whole curve than sorted
+_MAX_POSITIONS = 1 << 16
+CLOSE_TO_PEAK = 0.9
 """A saving under this share of the bytes removed at the old peak means that a second maximum is close."""
 
 
@@ -67,7 +67,7 @@ class Saving:
 
     @property
     def second_is_close(self) -> bool:
-        return self.saves_bytes < CLOSE * self.at_peak_bytes
+        return self.saves_bytes < CLOSE_TO_PEAK * self.at_peak_bytes
 
     def to_json(self) -> SavingRow:
         return SavingRow(
@@ -161,7 +161,7 @@ def share_with_cost(timeline: DeviceTimeline, rows: np.ndarray, fraction: float,
     """
     alive = bytes_over_time(timeline, rows)
     # Part by part: the temporaries of a million places at once would be most of what these findings take.
-    parts = [slice(start, start + _PLACES) for start in range(0, len(alive), _PLACES)]
+    parts = [slice(start, start + _MAX_POSITIONS) for start in range(0, len(alive), _MAX_POSITIONS)]
 
     def left(part: slice) -> int:
         changed = timeline.allocated[part] - (alive[part] * fraction).astype(np.int64)
@@ -199,7 +199,7 @@ def peak_without_spans(
 ) -> tuple[int, int, int]:
     """The same with bytes taken out from one event each (``born``) up to another (``freed``, -1: to the end)."""
     ends = freed >= 0
-    if len(born) > _DENSE * len(timeline.allocated):
+    if len(born) > _DENSE_SHARE * len(timeline.allocated):
         left = np.zeros(len(timeline.allocated), np.int64)
         np.subtract.at(left, np.maximum(born, -1) + 1, bytes_out)
         np.add.at(left, freed[ends] + 1, bytes_out[ends])

@@ -21,13 +21,13 @@ FEWEST = 3
 """Snapshots at least: with two, growth cannot be distinguished from noise."""
 _MIN_BYTES, _MIN_SHARE = 1 << 20, 0.001
 """Of the last peak, for the growth of one stack over the whole series."""
-_RISING = 0.8
+_MIN_RISING_SHARE = 0.8
 """The share of all pairs of snapshots that rise, less that of those that fall (Kendall's tau)."""
-_RISING_ALONE, _MANY = 0.9, 6
+_MIN_RISING_SHARE_BYTES, _MIN_SNAPSHOTS_BYTES = 0.9, 6
 """The same for a stack whose bytes rise but not its number of allocations, which takes so many snapshots."""
-_LATER = 0.25
+_MIN_LATE_GROWTH = 0.25
 """The share of the growth in the later half of the series: a cache that levels off has nothing there."""
-_LISTED = 20
+_MAX_LISTED = 20
 _TOTALS = ("peak_allocated_bytes", "end_allocated_bytes", "peak_reserved_bytes", "end_reserved_bytes")
 
 
@@ -126,7 +126,7 @@ def _followed(last: Snapshot, timeline: DeviceTimeline, size: np.ndarray, count:
         place, slope = names.place(stack), round(theil_sen(values))
         found.append(FollowedStack(stack, place, values.tolist(), counts.tolist(), slope, grows))
     found.sort(key=lambda row: (not row.grows, -abs(row.slope), row.stack))
-    return found[: max(_LISTED, sum(row.grows for row in found))]
+    return found[: max(_MAX_LISTED, sum(row.grows for row in found))]
 
 
 def grows_steadily(values: np.ndarray, counts: np.ndarray) -> bool:
@@ -138,12 +138,12 @@ def grows_steadily(values: np.ndarray, counts: np.ndarray) -> bool:
     if len(values) < FEWEST or theil_sen(values) <= 0:
         return False
     rise = float(values[-1] - values[0])
-    if float(values[-1] - values[len(values) // 2]) < _LATER * rise:
+    if float(values[-1] - values[len(values) // 2]) < _MIN_LATE_GROWTH * rise:
         return False
     rising = _tau(values)
-    if _tau(counts) >= _RISING:
-        return rising >= _RISING
-    return len(values) >= _MANY and rising >= _RISING_ALONE
+    if _tau(counts) >= _MIN_RISING_SHARE:
+        return rising >= _MIN_RISING_SHARE
+    return len(values) >= _MIN_SNAPSHOTS_BYTES and rising >= _MIN_RISING_SHARE_BYTES
 
 
 def _tau(values: np.ndarray) -> float:

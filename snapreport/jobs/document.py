@@ -147,7 +147,7 @@ def _words(job: Job, number: dict[int, int]) -> dict[str, Any]:
                 "name": group_name(job, group),
                 "kind": group.kind,
                 "rows": group.rows,
-                "holds": group_memory(job, group),
+                "memory": group_memory(job, group),
                 "median_bytes": int(np.median(job.peaks[group.rows])),
                 "min_bytes": int(job.peaks[group.rows].min()),
                 "max_bytes": int(job.peaks[group.rows].max()),

@@ -127,7 +127,7 @@ def _group(job: Job, number: int) -> JobGroup:
     return JobGroup(
         ranks=job.ranks[group.rows].tolist(),
         kind=group.kind,
-        holds=group_memory(job, group),
+        memory=group_memory(job, group),
         median_bytes=int(np.median(peaks)),
         min_bytes=int(peaks.min()),
         max_bytes=int(peaks.max()),

@@ -68,9 +68,13 @@ class Evidence:
     probable: np.ndarray
 
 
-_MIN_SIZES, _SAME, _SAME_SIZES = 4, 0.98, 0.9  # of several copies: distinct sizes, share of bytes, share of sizes
-_MANY = 32  # tensors: a batch has few
-_COMES_DOWN, _RISES = 0.25, 0.5  # of the maximum that forward passes allocate
+_MIN_SIZES, _MIN_SAME_BYTES, _MIN_SAME_SIZES = (
+    4,
+    0.98,
+    0.9,
+)  # of copies: distinct sizes, share of bytes, of sizes
+_MIN_TENSORS = 32  # tensors: a batch has few
+_MAX_LOW, _MIN_RISE = 0.25, 0.5  # of the maximum that forward passes allocate
 RULES = (
     "workspace", "engine", "growing cache", "kept cache", "input batch", "copies", "forward only", "transformer",
     "weight clones", "own state", "data", "constructor",
@@ -142,9 +146,9 @@ def _copies_of_weights(e: Evidence, mine: np.ndarray) -> np.ndarray:
     rows = np.flatnonzero(mine)
     of_weight = np.isin(e.size[rows], np.unique(e.size[e.codes == PARAMETER]))
     count = np.bincount(e.stack[rows])
-    alike = np.bincount(e.stack[rows], of_weight) >= _SAME_SIZES * count
+    alike = np.bincount(e.stack[rows], of_weight) >= _MIN_SAME_SIZES * count
     found = np.zeros(len(mine), bool)
-    found[rows] = (alike & (count >= _MANY))[e.stack[rows]]
+    found[rows] = (alike & (count >= _MIN_TENSORS))[e.stack[rows]]
     return found
 
 
@@ -219,7 +223,7 @@ def _several_copies(size: np.ndarray) -> bool:
     if len(sizes) < _MIN_SIZES:
         return False
     fits = [counts % copies == 0 for copies in (2, 3, 4)]
-    return any(weight[fit].sum() >= _SAME * weight.sum() and fit.mean() >= _SAME_SIZES for fit in fits)
+    return any(weight[fit].sum() >= _MIN_SAME_BYTES * weight.sum() and fit.mean() >= _MIN_SAME_SIZES for fit in fits)
 
 
 def _returns(e: Evidence) -> bool:
@@ -238,9 +242,9 @@ def _returns(e: Evidence) -> bool:
     height = np.cumsum(change)
     top = int(np.argmax(height))
     rise = int(e.allocated.max()) - start
-    if rise < _RISES * height[top]:
+    if rise < _MIN_RISE * height[top]:
         return False
     above = np.flatnonzero(e.allocated > 1.02 * start)
     if len(above) and (e.allocated[above[0] :] <= 1.005 * start).any():
         return True
-    return bool(height[top:].min() <= _COMES_DOWN * height[top]) if height[top] > 0 else False
+    return bool(height[top:].min() <= _MAX_LOW * height[top]) if height[top] > 0 else False

@@ -13,7 +13,7 @@ from snapreport.timeline.phases import BACKWARD, FORWARD, NONE, OPTIMIZER_STEP, 
 
 _ALLOC, _FREE_REQUESTED, _FREE_COMPLETED = (ACTIONS.index(a) for a in ("alloc", "free_requested", "free_completed"))
 _ENGINE_FREES = 8
-_BRIEF = 12  # lifetime in events of one small operator's temporaries
+_MAX_BRIEF_EVENTS = 12  # lifetime in events of one small operator's temporaries
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ def life_phases(events: pl.DataFrame, table: pl.DataFrame, phases: StackPhases) 
     else:
         # Gradients may be freed before the first allocation of the next phase.
         following = np.minimum.accumulate(np.where(counts, stretch, stretch[-1] + 1)[::-1])[::-1]
-        within &= ~of_backward | (following[end] == stretch[end]) | (end - alloc <= _BRIEF)
+        within &= ~of_backward | (following[end] == stretch[end]) | (end - alloc <= _MAX_BRIEF_EVENTS)
     next_event = np.minimum.accumulate(np.where(counts, positions, after_last)[::-1])[::-1]
     at = np.maximum(alloc, 0)
     return LifePhases(

@@ -17,9 +17,9 @@ FEWEST = 6
 """Minimum number of equal square matrices, and of equal vectors, that show a width."""
 SIMPLE = 8
 """The largest denominator of a side of a weight matrix as a multiple of the width."""
-UNUSED = 0.1
+MIN_USED_SHARE = 0.1
 """Share of the bytes that are multiples of the width in use; a model with less is not in use."""
-_NARROWEST = 64
+_MIN_WIDTH = 64
 ELEMENT_BYTES = (4, 2)
 
 
@@ -53,7 +53,7 @@ def unused_models(older: np.ndarray, made: np.ndarray) -> list[UnusedModel]:
         return [
             UnusedModel(width, main, np.array([size for size, owner in family.items() if owner == width], np.int64))
             for width in widths
-            if width != main and used[width] < UNUSED * used[main]
+            if width != main and used[width] < MIN_USED_SHARE * used[main]
         ]
     return []
 
@@ -63,7 +63,7 @@ def model_widths(older: np.ndarray, element: int) -> list[int]:
     sizes, counts = np.unique(older[older > 0], return_counts=True)
     many = set(sizes[counts >= FEWEST].tolist())
     squares = [isqrt(size // element) for size in many if size % element == 0]
-    squares = [side for side in squares if side * side * element in many and side >= _NARROWEST]
+    squares = [side for side in squares if side * side * element in many and side >= _MIN_WIDTH]
     widths = sorted({side for side in squares if side * element in many})
     # A matrix of width times four widths is a square of twice the width.
     return [width for width in widths if not (width % 2 == 0 and width // 2 in widths)]

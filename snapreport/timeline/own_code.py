@@ -29,8 +29,8 @@ _TORCH = r"(^|/)(torch|torchinductor_[^/]*)/|^<|(^|/)lib/python3[^/]*/[^/]*\.py$
 # kernel in it.
 _NODE = r"Backward\d*(_apply_functional|::apply)\b|AccumulateGrad::apply\b"
 LAUNCHED_FROM = " from "
-_MOST = 0.5
-_ALL = 0.9
+_MOST_SHARE = 0.5
+_ALMOST_ALL_SHARE = 0.9
 
 
 @dataclass(frozen=True)
@@ -164,17 +164,17 @@ def _launched(
     frames = len(recording.frames)
     launches = np.zeros(frames, bool)
     of_line = np.bincount(np.maximum(line, 0), weights=weight * (line >= 0), minlength=frames)
-    launches[line[has_model & (of_line[line] >= _ALL * total)]] = True
+    launches[line[has_model & (of_line[line] >= _ALMOST_ALL_SHARE * total)]] = True
     is_forward = (recording.frames["name"] == "forward").to_numpy() & says & ~is_library(recording.frames).to_numpy()
     outside = has_model & (_first(recording, is_forward) < 0)
-    if weight[outside].sum() >= _MOST * total:
+    if weight[outside].sum() >= _MOST_SHARE * total:
         launches[line[outside]] = True
     # Lines that nearly all bytes pass through, at any depth.
     stack = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     pairs = np.unique(stack * frames + flat)
     through = np.bincount(pairs % frames, weights=weight[pairs // frames], minlength=frames)
     framework = calls & ~torch[_called_by(recording, own, says)]
-    launches[line[framework & (through[line] >= _ALL * total)]] = True
+    launches[line[framework & (through[line] >= _ALMOST_ALL_SHARE * total)]] = True
     result: np.ndarray = calls & launches[line]
     return result
 

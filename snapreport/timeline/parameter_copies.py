@@ -14,8 +14,8 @@ from snapreport.timeline.life_phases import LifePhases
 from snapreport.timeline.phases import OPTIMIZER_STEP, ZERO_GRAD
 
 _MOST_COPIES = 4
-_FITS = 0.95
-_EXPLAINS = 0.9
+_MIN_FITTING = 0.95
+_MIN_EXPLAINED = 0.9
 _EXPLAINS_THREE = 0.5
 _NONE_MADE, _ALL_MADE = 0.02, 0.95  # share of the gradients that the trace allocates
 _MIN_BLOCKS = 4
@@ -57,7 +57,7 @@ def parameter_copies(
             best, copies = reference, fits
     explained = copies * _bytes(best) if best else 0
     # Three complete copies are no coincidence, whatever the rest is: inputs, outputs, frozen weights.
-    if best is None or copies > _MOST_COPIES or explained < (_EXPLAINS if copies < 3 else _EXPLAINS_THREE) * total:
+    if best is None or copies > _MOST_COPIES or explained < (_MIN_EXPLAINED if copies < 3 else _EXPLAINS_THREE) * total:
         return result
     # A trace that begins in a backward pass makes some of the gradients; the others are an incomplete copy.
     made = max(_bytes(one) for one in references[:3]) / _bytes(best)
@@ -101,7 +101,7 @@ def _fits(reference: Sizes, sizes: Sizes) -> int:
     there = np.where(sizes[0][at] == reference[0], sizes[1][at], 0)
     weight = reference[0] * reference[1]
     for copies in range(1, _MOST_COPIES + 3):
-        if weight[there >= copies * reference[1]].sum() < _FITS * weight.sum():
+        if weight[there >= copies * reference[1]].sum() < _MIN_FITTING * weight.sum():
             return copies - 1
     return _MOST_COPIES + 2
 

@@ -7,9 +7,9 @@ import numpy as np
 from snapreport.timeline.life_phases import LifePhases
 from snapreport.timeline.phases import BACKWARD, FORWARD, NONE, OPTIMIZER_STEP
 
-_KEPT_PASSES = 2
+_MIN_LIVE_PASSES = 2
 _MIN_TENSORS = 4  # distinct parameters that a copy of the weights has at least
-_ALIKE = 0.95  # of the bytes
+_MIN_SIMILARITY = 0.95  # of the bytes
 _MIN_DATA = 1 << 20  # bytes: smaller tensors made before the first forward pass are constants
 
 
@@ -26,8 +26,8 @@ def own_optimizer_state(alloc: np.ndarray, free: np.ndarray, stack: np.ndarray, 
         & ((lives.before == BACKWARD) | (lives.before == OPTIMIZER_STEP))
     )
     begins = _forward_passes(alloc, lives)
-    later = np.searchsorted(begins, alloc, "right") + _KEPT_PASSES - 1
-    until = np.append(begins, np.full(_KEPT_PASSES + 1, np.iinfo(np.int32).max))[np.minimum(later, len(begins))]
+    later = np.searchsorted(begins, alloc, "right") + _MIN_LIVE_PASSES - 1
+    until = np.append(begins, np.full(_MIN_LIVE_PASSES + 1, np.iinfo(np.int32).max))[np.minimum(later, len(begins))]
     stays = np.where(free < 0, np.iinfo(np.int32).max - 1, free) > until
     kept = mine & stays
     # A line that keeps something in every step collects it: results, not state.
@@ -67,7 +67,7 @@ def weight_clones(
             copies = int(np.median(models))  # of the model, all of which are known
             equal = (models == copies) & (known_counts[at] == copies * counts)
             alike = sizes[equal] @ counts[equal]
-            if copies and alike >= _ALIKE * max(sizes @ counts, times * (known @ known_counts) // copies):
+            if copies and alike >= _MIN_SIMILARITY * max(sizes @ counts, times * (known @ known_counts) // copies):
                 found[mine] = True
     return found
 
@@ -79,9 +79,9 @@ def resident_data(
     a data set or a replay buffer on the device. A line that allocates later, too, collects something.
     """
     begins = _forward_passes(alloc, lives)
-    if len(begins) < _KEPT_PASSES:
+    if len(begins) < _MIN_LIVE_PASSES:
         return np.zeros(len(size), bool)
     early = (alloc >= 0) & (alloc < begins[0]) & (stack > 0) & (size >= _MIN_DATA)
     early &= ~np.isin(stack, np.unique(stack[alloc >= begins[0]]))
-    found: np.ndarray = early & ((free < 0) | (free > begins[_KEPT_PASSES - 1]))
+    found: np.ndarray = early & ((free < 0) | (free > begins[_MIN_LIVE_PASSES - 1]))
     return found

@@ -11,9 +11,9 @@ from snapreport.timeline.phases import FORWARD, NONE
 _MIN_CACHE_BYTES = 1 << 16  # bytes: lists of token numbers also grow
 _MIN_PART = 1 << 12  # bytes of what one pass adds to a cache
 _MIN_LAYERS, _MIN_WORK = 4, 32
-_EARLY = 0.25  # of the allocations of forward passes
-_GENERATIONS = 2
-_NEVER = 2**31 - 1
+_EARLY_SHARE = 0.25  # of the allocations of forward passes
+_MIN_GENERATIONS = 2
+_NEVER_FREED = 2**31 - 1
 
 
 def input_batches(alloc: np.ndarray, free: np.ndarray, stack: np.ndarray, lives: LifePhases) -> np.ndarray:
@@ -35,7 +35,7 @@ def input_batches(alloc: np.ndarray, free: np.ndarray, stack: np.ndarray, lives:
     late = pl.col("limit").is_not_null() & ((pl.col("free") < 0) | (pl.col("free") > pl.col("limit")))
     table = table.join(begins, on=["stack", "next"]).with_columns(late=late.any().over("stack"))
     found = np.zeros(len(alloc), bool)
-    found[table.filter(~pl.col("late") & (pl.col("steps") >= _GENERATIONS))["row"].to_numpy()] = True
+    found[table.filter(~pl.col("late") & (pl.col("steps") >= _MIN_GENERATIONS))["row"].to_numpy()] = True
     return found
 
 
@@ -69,7 +69,7 @@ def _growing(rows: np.ndarray, size: np.ndarray, alloc: np.ndarray, stack: np.nd
     )
     runs = runs.with_columns(
         step=(pl.col("size") - pl.col("size").shift(1)).over("stack"),
-        limit=pl.col("begin").shift(-1).over("stack").fill_null(_NEVER),
+        limit=pl.col("begin").shift(-1).over("stack").fill_null(_NEVER_FREED),
     )
     steady = (pl.col("step") > 0) & (pl.col("step") == pl.col("step").shift(1))
     steady = steady.over("stack").fill_null(value=False)
@@ -115,7 +115,7 @@ def kept_caches(
         begun = np.searchsorted(births, alloc[rows]) / len(births)
         alike = len(rows) == len(every) and len(np.unique(size[rows])) == 1
         of_layers = bool({len(rows), len(rows) // 2, len(rows) // 4} & layers)
-        early = begun.max() <= _EARLY and (alike or grows) and of_layers
+        early = begun.max() <= _EARLY_SHARE and (alike or grows) and of_layers
         spread = begun.max() - begun.min() >= 0.5 and in_pass[rows].all() and len(rows) >= _MIN_WORK
         found[rows] = early or (grows and spread)
     return found

@@ -23,9 +23,9 @@ STEPS_SCHEMA: dict[str, pl.DataType] = {
     "step": pl.Int64(), "name": pl.String(), "first_event": pl.Int32(), "last_event": pl.Int32(),
     "source": pl.Enum(SOURCES),
 }  # fmt: skip
-_MOST = 2**53  # larger numbers in names are not step numbers
-_FEWEST_CYCLES = 3  # of several optimizers: fewer may be a coincidence
-_REST = 0.05  # minimum share of a step's lines for events after the last optimizer step to be a step
+_MAX_STEP_NUMBER = 2**53  # larger numbers in names are not step numbers
+_MIN_CYCLES = 3  # of several optimizers: fewer may be a coincidence
+_MIN_REST_SHARE = 0.05  # minimum share of a step's lines for events after the last optimizer step to be a step
 
 
 @functools.cache
@@ -133,7 +133,7 @@ def _numbers(names: pl.Series, pattern: str) -> pl.Series:
     known = {}
     for name in names.drop_nulls().unique().to_list():
         found = matches.search(name)
-        if found and len(found[1]) <= 16 and int(found[1]) < _MOST:
+        if found and len(found[1]) <= 16 and int(found[1]) < _MAX_STEP_NUMBER:
             known[name] = int(found[1])
     return names.replace_strict(known, default=None, return_dtype=pl.Int64) if known else pl.Series(
         names.name, [None], dtype=pl.Int64).new_from_index(0, len(names))  # fmt: skip
@@ -225,7 +225,7 @@ def _of_last_optimizer(caller: np.ndarray) -> np.ndarray:
     ends: np.ndarray = caller == lines[rarest][np.argmax(first[rarest])]
     at = np.flatnonzero(ends)
     every = np.ones(len(caller), bool)
-    if len(lines) < 2 or len(at) < _FEWEST_CYCLES or (np.diff(at) != at[1] - at[0]).any():
+    if len(lines) < 2 or len(at) < _MIN_CYCLES or (np.diff(at) != at[1] - at[0]).any():
         return every
     cycles = caller[at[0] + 1 : at[-1] + 1].reshape(len(at) - 1, -1)
     return ends if (cycles == cycles[0]).all() else every
@@ -237,7 +237,7 @@ def _begins(events: pl.DataFrame, first: np.ndarray, last: np.ndarray) -> bool:
     """
     stack = events["stack"].to_numpy()
     lines, after = (len(np.unique(part)) for part in (stack[first[-1] : last[-1] + 1], stack[last[-1] + 1 :]))
-    return after >= _REST * lines
+    return after >= _MIN_REST_SHARE * lines
 
 
 def _ending_at(last: np.ndarray, events: pl.DataFrame, source: str) -> pl.DataFrame:
@@ -251,7 +251,7 @@ def _ending_at(last: np.ndarray, events: pl.DataFrame, source: str) -> pl.DataFr
     names = [f"step {number}" for number in range(1, len(last) + 1)]
     requests = _requests(events)
     rest = len(events) - 1 - last[-1]
-    is_long = len(requests) and requests[-1] > last[-1] and rest >= _REST * (last[-1] + 1) / len(last)
+    is_long = len(requests) and requests[-1] > last[-1] and rest >= _MIN_REST_SHARE * (last[-1] + 1) / len(last)
     if is_long and _begins(events, first, last):
         first, last = np.append(first, last[-1] + 1), np.append(last, len(events) - 1)
         names.append(f"step {len(last)} (unfinished)")

@@ -15,7 +15,7 @@ import numpy as np
 from snapreport.timeline.model_widths import ELEMENT_BYTES, FEWEST, model_widths
 
 _MIN_BYTES = 64 << 20
-_ONCE = 4  # blocks of a size that are no layer's: embeddings, the last layer, their norms
+_MAX_OTHER_BLOCKS = 4  # blocks of a size that are no layer's: embeddings, the last layer, their norms
 
 
 def transformer_weights(size: np.ndarray) -> np.ndarray:
@@ -36,7 +36,7 @@ def _of_one_model(sizes: np.ndarray, counts: np.ndarray, width: int, row: int) -
     """
     of_width = (sizes % row == 0) & (sizes >= row)
     repeated = of_width & (counts >= FEWEST) & (sizes > row)
-    outside = of_width & (sizes >= width * row) & (counts <= _ONCE)
+    outside = of_width & (sizes >= width * row) & (counts <= _MAX_OTHER_BLOCKS)
     vectors = int(counts[sizes == row].sum())
     layers = gcd(*counts[repeated].tolist()) if repeated.any() else 0
     # A block beside those of several copies, as an activation of the same width, hides what their numbers share.
@@ -44,7 +44,7 @@ def _of_one_model(sizes: np.ndarray, counts: np.ndarray, width: int, row: int) -
         vectors % copies == 0 and layers % copies == 0 and (counts[outside] % copies == 0).any() for copies in (2, 3, 4)
     )
     nothing = np.zeros(len(sizes), bool)
-    if layers < FEWEST or not 0 < vectors % layers <= _ONCE or not is_one:
+    if layers < FEWEST or not 0 < vectors % layers <= _MAX_OTHER_BLOCKS or not is_one:
         return nothing
     chosen = repeated | (sizes == row) | outside
     weight = sizes * counts

@@ -75,7 +75,7 @@ function job(): JobData {
       name: `from ${first}`,
       rows: [first, first + 1, first + 2],
       kind: 'stage',
-      holds: '',
+      memory: '',
       median_bytes: 0,
       min_bytes: 0,
       max_bytes: 0,

@@ -263,12 +263,12 @@ export interface JobImbalance {
   sentence: string
 }
 
-/** Rows with the same memory. `holds`: their largest categories, in a line. */
+/** Rows with the same memory. `memory`: their largest categories, in a line. */
 export interface JobGroup {
   name: string
   kind: string
   rows: number[]
-  holds: string
+  memory: string
   median_bytes: number
   min_bytes: number
   max_bytes: number

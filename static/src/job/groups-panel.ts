@@ -89,7 +89,7 @@ export class GroupsPanel implements Panel {
         spreadChart(model, members, end),
       ),
       ranks !== group.name && h('p', {}, ranks),
-      isWhole && group.holds !== '' && h('p', {}, capital(group.holds)),
+      isWhole && group.memory !== '' && h('p', {}, capital(group.memory)),
       stacks.length > 0 &&
         h(
           'ul',

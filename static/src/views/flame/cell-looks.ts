@@ -4,9 +4,10 @@ import type { Cell } from '../../flame/layout'
 import { weightOf } from '../../flame/layout'
 import { shortName } from '../../ui/format'
 import { Memo } from '../memo'
+import { css, parseHex, type Rgb } from '../shared/inks'
 import type { ViewContext } from '../view'
 import { isDifference } from './choices'
-import { css, FrameColours, originOf, type Rgb } from './colours'
+import { FrameColours, originOf } from './colours'
 import { formatSum, frameOf, nameOfCell, operatorOf, placeOf } from './describe'
 import type { FlameModel } from './model'
 import type { CellLook, Look } from './painter'
@@ -88,10 +89,6 @@ function rgbOf(rgba: Uint8Array, key: number): Rgb {
 export function readLook(element: Element): Look {
   const style = getComputedStyle(element)
   const read = (name: string): string => style.getPropertyValue(`--${name}`).trim()
-  return { panel: parseHex(read('panel')), ink: read('ink'), accent: read('accent'), mono: read('mono') }
-}
-
-function parseHex(text: string): Rgb {
-  const bits = parseInt(/^#([0-9a-f]{6})/i.exec(text)?.[1] ?? '808080', 16)
-  return [bits >> 16, (bits >> 8) & 255, bits & 255]
+  const [red, green, blue] = parseHex(read('panel'))
+  return { panel: [red, green, blue], ink: read('ink'), accent: read('accent'), mono: read('mono') }
 }

@@ -3,8 +3,7 @@
 
 import type { Frame } from '../../data/model'
 import { oklch } from '../shared/colours'
-
-export type Rgb = readonly [number, number, number]
+import { css, type Rgb } from '../shared/inks'
 
 const INKS: readonly Rgb[] = [
   [18, 21, 27],
@@ -53,10 +52,6 @@ function hashOf(text: string): number {
   let hash = 0x811c9dc5
   for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193)
   return (hash ^ (hash >>> 15)) >>> 0
-}
-
-export function css([r, g, b]: Rgb): string {
-  return `rgb(${r} ${g} ${b})`
 }
 
 /** The ink with more contrast on a background: at least 4.5 to 1 on any. */

@@ -2,7 +2,8 @@
 
 import { type Cell, type FlameLayout, weightOf } from '../../flame/layout'
 import { firstWhere } from '../../layout/binary-search'
-import { blend, css, inkOn, type Rgb } from './colours'
+import { css, type Rgb } from '../shared/inks'
+import { blend, inkOn } from './colours'
 
 export const ROW = 21
 const FONT_SIZE = 11.5

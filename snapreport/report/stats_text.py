@@ -15,6 +15,7 @@ from snapreport.findings.run import findings
 from snapreport.number_format import bytes_text, device_name, upper_first
 from snapreport.report.about_recording import assurances, doubts
 from snapreport.report.finding_cards import rank
+from snapreport.report.module_lines import module_cells
 from snapreport.report.stack_lines import stack_lines
 from snapreport.report.summary import file_line, shown_notes, shown_settings
 from snapreport.sentence import joined
@@ -28,7 +29,7 @@ _ADVICE = 3
 """Suggestions shown with their reasons, the largest saving first; the others show only the title."""
 _LABELS = {"reconciliation_bytes": "mismatch with final state"}
 _OF_TRACE = "trace_peak_allocated_bytes"
-_LEFT_OUT = ("device", "kind", "top_stacks_at_peak", _OF_TRACE)
+_LEFT_OUT = ("device", "kind", "top_stacks_at_peak", "modules", _OF_TRACE)
 # Absent from a profiler trace.
 _OF_ALLOCATOR = (
     "max_memory_allocated_bytes", "segments", "trace_overflowed", "reconciliation_bytes", "start_reserved_bytes",
@@ -51,6 +52,7 @@ def stats_text(snapshot: Snapshot) -> str:
     lines += ["", *_numbers([plain(timeline.counted_stats) for timeline in devices], left_out)]
     for timeline in devices:
         lines += _stacks(snapshot, timeline)
+        lines += _modules(timeline)
     if not recording.is_profiled:
         settings = shown_settings(recording.settings)
         lines += ["", "Allocator settings that are not the default"]
@@ -114,6 +116,13 @@ def _stacks(snapshot: Snapshot, timeline: DeviceTimeline) -> list[str]:
         f"{line.size:>10}  {line.share:>5}  {line.count:>7,}×  {line.frames}{f' +{line.hidden}' if line.hidden else ''}"
         for line in lines
     ]
+
+
+def _modules(timeline: DeviceTimeline) -> list[str]:
+    if not (modules := timeline.stats.modules):
+        return []
+    title = f"Modules at the peak of {device_name(timeline.kind, timeline.device)}"
+    return ["", title, *terminal.aligned(module_cells(modules, timeline.peak_bytes))]
 
 
 def _cell(key: str, value: Any) -> str:

@@ -16,6 +16,7 @@ from snapreport.report.about_recording import assurances, doubts
 from snapreport.report.attribution import NO_NAMES, breakdown_text, breakdowns
 from snapreport.report.finding_cards import rank
 from snapreport.report.markdown import code_cell, escape, place, prose
+from snapreport.report.module_lines import module_cells
 from snapreport.report.source_links import REPOSITORY_LINKS, SourceLinks
 from snapreport.report.stack_lines import stack_lines
 from snapreport.sentence import joined
@@ -54,6 +55,7 @@ def ticket_markdown(snapshot: Snapshot, links: SourceLinks = REPOSITORY_LINKS) -
         lines += _finding_lines(here, addresses)
         lines += [line for f in here if f.kind == "peak" for line in _peak_lines(f, addresses)]
         lines += _stack_lines(snapshot, timeline, addresses)
+        lines += _module_lines(timeline)
         lines += ["", "About this recording:", ""]
         lines += [f"- {prose(line)}" for line in (*doubts(timeline), *assurances(timeline))]
     return "\n".join([*lines, ""])
@@ -126,3 +128,17 @@ def _chart(allocated: np.ndarray) -> str:
     most = np.maximum.reduceat(allocated, edges[:-1])
     top = max(1, int(most.max()))
     return "".join(_BARS[min(len(_BARS) - 1, int(value * len(_BARS) // (top + 1)))] for value in most.tolist())
+
+
+def _module_lines(timeline: DeviceTimeline) -> list[str]:
+    """The tree of modules, folded away."""
+    if not (modules := timeline.stats.modules):
+        return []
+    head, *rows = module_cells(modules, timeline.peak_bytes)
+    lines = ["", "<details><summary>Modules at the peak</summary>", "", f"| Module | {' | '.join(head[1:])} |"]
+    lines.append(f"|---|{'---:|' * (len(head) - 1)}")
+    lines += [
+        f"| {'&nbsp;' * (len(name) - len(name.lstrip()))}{code_cell(name.lstrip())} | {' | '.join(cells)} |"
+        for name, *cells in rows
+    ]
+    return [*lines, "", "</details>"]

@@ -1,0 +1,64 @@
+"""The tree of modules as text: siblings that are built alike are one row, whatever stands below them, too."""
+
+from __future__ import annotations
+
+import corpus
+from click.testing import CliRunner
+
+from snapreport.cli import main
+from snapreport.contracts.stats import ModuleMemory
+from snapreport.report.module_lines import module_cells, module_rows
+
+MIB = 1 << 20
+RECORDING = corpus.ROOT / "tests" / "recordings" / "modules.pickle.xz"
+
+
+def module(path: str, peak: int, *, like: str | None = None, kind: str = "Block", **parts: int) -> ModuleMemory:
+    return ModuleMemory(
+        path, kind, like, peak_bytes=peak * MIB, **{f"{key}_bytes": size * MIB for key, size in parts.items()}
+    )
+
+
+TREE = [
+    module("net", 100, kind="Net"),
+    module("net.layers", 90, kind="ModuleList"),
+    module("net.layers.0", 30, parameter=10),
+    module("net.layers.0.up", 20, kind="Linear", parameter=10),
+    module("net.layers.1", 30, like="net.layers.0", parameter=10),
+    module("net.layers.1.up", 20, kind="Linear", parameter=10),
+    module("net.layers.2", 30, parameter=5),
+    module("net.layers.2.up", 20, kind="Linear", parameter=5),
+    module("net.norm", 0, kind="LayerNorm"),
+]
+
+
+def test_what_is_built_alike_is_one_row() -> None:
+    (net,) = module_rows(TREE)
+    (layers, norm) = net.below
+    assert [(row.name, row.modules, row.bytes["peak_bytes"] // MIB) for row in layers.below] == [
+        ("0–1", 2, 60),
+        ("2", 1, 30),
+    ]
+    assert [(row.name, row.modules, row.bytes["parameter_bytes"] // MIB) for row in layers.below[0].below] == [
+        ("up", 2, 20)
+    ]
+    assert norm.name == "norm" and norm.depth == 1
+
+
+def test_rows_that_hold_little_are_left_out_and_the_rest_is_said() -> None:
+    head, *cells = module_cells(TREE, 120 * MIB)
+    assert head == ["", "peak", "share", "parameter"]
+    assert [row[0] for row in cells] == [
+        "net  Net", "  layers  ModuleList", "    0–1 × 2  Block", "      up × 2  Linear", "    2  Block",
+        "      up  Linear", "outside modules",
+    ]  # fmt: skip
+    assert cells[2][1:] == ["60.0 MiB", "50%", "20.0 MiB"]
+    assert cells[-1][1:3] == ["20.0 MiB", "17%"]
+
+
+def test_text_and_markdown_of_a_recording_with_modules() -> None:
+    text = CliRunner().invoke(main, ["stats", str(RECORDING)], catch_exceptions=False).output
+    tree = text.partition("Modules at the peak of cuda:0\n")[2].partition("\n\n")[0]
+    assert "0–3 × 4  Block" in tree and "qkv × 4  Linear" in tree and "outside modules" in tree
+    markdown = CliRunner().invoke(main, ["stats", "--markdown", str(RECORDING)], catch_exceptions=False).output
+    assert "| `embedding Embedding` | 12.2 MiB | 9.8% |" in markdown

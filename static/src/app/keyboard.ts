@@ -59,7 +59,7 @@ const HELP: readonly KeyHelp[] = [
   },
   {
     title: 'Tables',
-    views: ['table', 'diff'],
+    views: ['table', 'xray', 'diff'],
     keys: [['↑ ↓, Enter, Space', 'Move; select or find; list the largest of a group']],
   },
   {

@@ -14,6 +14,7 @@ const TITLES: Record<ViewName, string> = {
   segments: 'Segments',
   reserved: 'Reserved',
   flame: 'Flame',
+  xray: 'X-ray',
   table: 'Table',
   events: 'Events',
   summary: 'Summary',

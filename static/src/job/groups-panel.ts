@@ -3,7 +3,7 @@
 import type { JobGroup, JobOutlier } from '../data/contracts'
 import { formatBytes } from '../layout/format'
 import { fill, h } from '../ui/dom'
-import { plural } from '../ui/format'
+import { capital, plural } from '../ui/format'
 import { prepareCanvas } from '../views/shared/canvas-view'
 import { css, groupColour } from '../views/shared/inks'
 import { beyondNote, type Panel } from './panel'
@@ -149,10 +149,6 @@ export function outlierStacks(
       ),
     ),
   )
-}
-
-function capital(text: string): string {
-  return text.charAt(0).toUpperCase() + text.slice(1)
 }
 
 const WIDTH = 150

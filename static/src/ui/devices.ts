@@ -11,6 +11,7 @@ export function viewsOf({ manifest, devices }: DataClient): readonly ViewName[] 
   return VIEWS.filter((view) => {
     if (view === 'job') return manifest.job !== null
     if (view === 'diff') return manifest.diff !== null
+    if (view === 'xray') return devices.some(({ modules }) => modules.length > 1)
     return view === 'summary' || devices.length > 0 || manifest.job === null
   })
 }

@@ -44,3 +44,8 @@ export function shortName(name: string): string {
   const short = bare.trim().split(/\s+/).pop()!.split('::').slice(-2).join('::')
   return short === '' ? name : [short, ...place].join('  ')
 }
+
+/** With a capital letter, as a sentence begins. */
+export function capital(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1)
+}

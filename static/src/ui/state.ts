@@ -3,7 +3,17 @@
 import type { Axis } from '../data/model'
 
 export type Theme = 'system' | 'light' | 'dark'
-export type ViewName = 'timeline' | 'segments' | 'reserved' | 'flame' | 'table' | 'events' | 'summary' | 'diff' | 'job'
+export type ViewName =
+  | 'timeline'
+  | 'segments'
+  | 'reserved'
+  | 'flame'
+  | 'xray'
+  | 'table'
+  | 'events'
+  | 'summary'
+  | 'diff'
+  | 'job'
 export type ColourBy = 'stack' | 'category' | 'size' | 'age' | 'stream' | 'pool' | 'step' | 'origin'
 export type Range = readonly [number, number]
 /** Choices that belong to one view, by "view.choice": { 'flame.root': 'leaf' }. Absent ones have the view's default. */
@@ -16,6 +26,7 @@ export const VIEWS: readonly ViewName[] = [
   'segments',
   'reserved',
   'flame',
+  'xray',
   'table',
   'events',
   'summary',

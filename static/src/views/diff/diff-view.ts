@@ -3,7 +3,7 @@
 import { formatBytes, formatCount } from '../../layout/format'
 import { fill, h } from '../../ui/dom'
 import { csvLine, download, fileName } from '../../ui/download'
-import { formatShare, plural } from '../../ui/format'
+import { capital, formatShare, plural } from '../../ui/format'
 import { VirtualList } from '../../ui/virtual-list'
 import { Memo } from '../memo'
 import { readInks } from '../shared/inks'
@@ -342,10 +342,6 @@ const READING = 'Reading …'
 function groupOf({ state }: ViewContext): Group {
   const group = state.options['diff.group'] as Group
   return GROUPS.includes(group) ? group : GROUPS[0]
-}
-
-function capital(text: string): string {
-  return text.charAt(0).toUpperCase() + text.slice(1)
 }
 
 function swatch(kind: string): HTMLElement {

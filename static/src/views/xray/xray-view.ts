@@ -1,0 +1,353 @@
+// The view "xray": the tree of the program's modules with what each holds at a moment, by category, and over the trace.
+
+import type { ModuleMemory } from '../../data/contracts'
+import { formatBytes, formatCount, formatShare } from '../../layout/format'
+import { quoted } from '../../search/grammar'
+import { fill, h, setText } from '../../ui/dom'
+import { capital, plural } from '../../ui/format'
+import { VirtualList } from '../../ui/virtual-list'
+import { Memo } from '../memo'
+import { MomentBar } from '../moment'
+import { fitting, templateOf, widthOf } from '../shared/column-fit'
+import { openMenu, termItems } from '../shared/context-menu'
+import type { View, ViewContext, ViewParts } from '../view'
+import { listed, type ModuleNode, ModuleRows, moduleTree, openAtFirst, peaksOfParts } from './module-tree'
+
+const ROW_HEIGHT = 26
+/** Lines that are open at first. */
+const ROOM = 24
+/** Bars of a curve. */
+const PARTS = 32
+const BARS = '▁▂▃▄▅▆▇█'
+/** The others are one column. */
+const OWN_COLUMN = ['parameter', 'gradient', 'optimizer state', 'activation', 'temporary']
+
+interface Column {
+  name: string
+  title: string
+  hint: string
+  width: number
+  grow: number
+  level: 1 | 2 | 3
+  kind: 'name' | 'text' | 'number' | 'bar' | 'curve'
+  text(node: ModuleNode): string
+}
+
+interface Model {
+  lines: ModuleNode[]
+  open: (node: ModuleNode) => boolean
+  columns: Column[]
+  bytesOf: (node: ModuleNode) => number
+  whole: number
+  outside: number
+}
+
+export class XrayView implements View {
+  readonly element: HTMLElement
+  readonly tools: HTMLElement
+  private readonly parts: ViewParts
+  private readonly moment: MomentBar
+  private readonly list: VirtualList
+  private readonly note = h('p', { class: 'table-words', role: 'status' })
+  private readonly fold: HTMLButtonElement
+  private readonly rows = new Memo<ModuleRows>()
+  private readonly curves = new Memo<Float64Array>()
+  private readonly live = new Memo<Float64Array>()
+  private readonly tree = new Memo<{ tops: ModuleNode[]; open: Set<ModuleNode> }>()
+  private readonly models = new Memo<Model>()
+  private context: ViewContext | null = null
+  private now: Model | null = null
+  private columns: Column[] = []
+  private drawn: readonly unknown[] = []
+
+  constructor(parts: ViewParts) {
+    this.parts = parts
+    const { store } = parts
+    this.moment = new MomentBar(store)
+    this.fold = h(
+      'button',
+      {
+        type: 'button',
+        title: 'One row for numbered modules that are built alike, or one for each',
+        onclick: () => store.setOption('xray.alike', store.state.options['xray.alike'] ? null : 'apart'),
+      },
+      'Fold alike',
+    )
+    this.tools = h('div', { class: 'row wrap' }, this.fold)
+    this.list = new VirtualList({
+      name: 'xray',
+      label: 'Modules',
+      role: 'treegrid',
+      rowHeight: ROW_HEIGHT,
+      fill: (row, index) => this.fillRow(row, index),
+      onClick: (index, event) => this.clicked(index, event),
+      onMenu: (index, x, y) => openMenu(termItems(store, queryOf(this.now!.lines[index])), x, y),
+    })
+    this.list.element.classList.add('table', 'xray')
+    this.element = h(
+      'section',
+      { class: 'column table-view', 'aria-label': 'X-ray' },
+      this.moment.element,
+      this.note,
+      this.list.element,
+    )
+  }
+
+  prepare({ data, info }: ViewContext): void {
+    this.rowsOf(data, info.stats.modules ?? [])
+  }
+
+  show(context: ViewContext): void {
+    const { state, info, position } = context
+    this.context = context
+    this.moment.render(context)
+    const model = this.modelOf(context)
+    this.now = model
+    this.fold.setAttribute('aria-pressed', String(!state.options['xray.alike']))
+    const moment =
+      position - 1 === info.peakEvent
+        ? 'the peak'
+        : position === 0
+          ? 'the beginning'
+          : `event ${formatCount(position - 1)}`
+    setText(
+      this.note,
+      model.lines.length === 0
+        ? 'No modules were recorded.'
+        : `${formatBytes(model.whole)} at ${moment}, ${formatBytes(model.outside)} of it outside modules. ${capital(plural(info.stats.modules!.length, 'module'))} noted by the recorder; a click searches for what one and those below it allocate.`,
+    )
+    const columns = fitting(model.columns, this.element.clientWidth - 16)
+    const key = [model, columns.length, state.query, this.element.clientWidth, this.element.clientHeight]
+    if (key.every((part, i) => part === this.drawn[i])) return
+    this.drawn = key
+    this.columns = columns
+    const cells = columns.map(({ title, hint, kind }) =>
+      h('div', { role: 'columnheader', class: classOf(kind), title: hint }, h('span', {}, title)),
+    )
+    fill(this.list.head, h('div', { role: 'row', class: 'list-row', 'aria-rowindex': 1 }, ...cells))
+    this.list.setColumns(templateOf(columns, 620), widthOf(columns))
+    this.list.element.setAttribute('aria-colcount', String(columns.length))
+    this.list.setRows(model.lines.length, this.list.cursor < model.lines.length ? this.list.cursor : -1)
+  }
+
+  settled(): Promise<void> {
+    return this.list.settled()
+  }
+
+  key(event: KeyboardEvent): boolean {
+    const onControl = event.target instanceof Element && event.target.closest('button, a, label, summary') !== null
+    if (this.now?.lines.length) {
+      if (this.list.key(event)) {
+        if (!onControl || this.element.contains(event.target as Node)) this.list.element.focus({ preventScroll: true })
+        return true
+      }
+      if (event.key === 'Enter' && !onControl && this.list.cursor >= 0) return (this.search(this.list.cursor), true)
+      if (event.key === ' ' && !onControl && this.list.cursor >= 0) return (this.toggle(this.list.cursor), true)
+    }
+    return this.moment.key(event)
+  }
+
+  debug(): unknown {
+    const { now } = this
+    return (
+      now && {
+        rows: now.lines.map((node) => ({ path: node.path, modules: node.members.length, bytes: now.bytesOf(node) })),
+        columns: this.columns.map(({ name }) => name),
+        outside: now.outside,
+        cursor: this.list.cursor,
+      }
+    )
+  }
+
+  private rowsOf(data: ViewContext['data'], modules: readonly ModuleMemory[]): ModuleRows {
+    return this.rows.get([data], () => new ModuleRows(data, modules))
+  }
+
+  private modelOf({ data, info, position, state }: ViewContext): Model {
+    const modules = info.stats.modules ?? []
+    const rows = this.rowsOf(data, modules)
+    const { 'xray.alike': apart, 'xray.toggled': changed } = state.options
+    const tree = this.tree.get([modules, apart], () => {
+      const tops = moduleTree(modules, !apart)
+      return { tops, open: openAtFirst(tops, ROOM) }
+    })
+    const live = this.live.get([rows, position], () => rows.liveAt(position))
+    const samples = Math.min(PARTS, data.P)
+    const curves = this.curves.get([rows], () => rows.curves(peaksOfParts(data.allocated, samples)))
+    return this.models.get([tree, live, curves, changed], () => {
+      const toggled = new Set(changed?.split('~'))
+      const open = (node: ModuleNode): boolean => tree.open.has(node) !== toggled.has(node.path)
+      const kinds = info.categories
+      const sum = (node: ModuleNode, has: (kind: string) => boolean): number =>
+        node.members.reduce(
+          (all, row) =>
+            all + kinds.reduce((bytes, kind, k) => bytes + (has(kind) ? live[row * kinds.length + k] : 0), 0),
+          0,
+        )
+      const bytesOf = (node: ModuleNode): number => sum(node, () => true)
+      const whole = data.allocated[position]
+      const outside = whole - tree.tops.reduce((all, node) => all + bytesOf(node), 0)
+      const curve = (node: ModuleNode): string => {
+        const values = Array.from({ length: samples }, (_, i) =>
+          node.members.reduce((all, row) => all + curves[row * samples + i], 0),
+        )
+        const most = Math.max(...values)
+        return values.map((value) => (value > 0 ? BARS[Math.ceil((value / most) * 8) - 1] : ' ')).join('')
+      }
+      const bytes = (name: string, level: 2 | 3, hint: string, has: (kind: string) => boolean): Column => ({
+        name,
+        title: capital(name),
+        hint,
+        width: name === 'optimizer state' ? 140 : 96,
+        grow: 0,
+        level,
+        kind: 'number',
+        text: (node) => bytesText(sum(node, has)),
+      })
+      const columns: Column[] = [
+        {
+          name: 'module',
+          title: 'Module',
+          hint: 'The path of a module; "0–9" are ten that are built alike',
+          width: 190,
+          grow: 1,
+          level: 1,
+          kind: 'name',
+          text: nameOf,
+        },
+        {
+          name: 'class',
+          title: 'Class',
+          hint: 'Its class',
+          width: 130,
+          grow: 0,
+          level: 3,
+          kind: 'text',
+          text: ({ kind }) => kind,
+        },
+        {
+          name: 'live',
+          title: 'Live',
+          hint: 'Bytes of it and all below it that are live at the moment',
+          width: 88,
+          grow: 0,
+          level: 1,
+          kind: 'number',
+          text: (node) => formatBytes(bytesOf(node)),
+        },
+        {
+          name: 'share',
+          title: 'Share',
+          hint: 'Of what is allocated at the moment',
+          width: 72,
+          grow: 0,
+          level: 2,
+          kind: 'bar',
+          text: (node) => formatShare(bytesOf(node), whole),
+        },
+        ...OWN_COLUMN.map((name) =>
+          bytes(name, 2, `Of these, ${name === 'activation' ? 'activations' : name}`, (kind) => kind === name),
+        ),
+        bytes(
+          'other',
+          3,
+          'Of these, all else, such as inputs, workspaces and what has no category',
+          (kind) => !OWN_COLUMN.includes(kind),
+        ),
+        {
+          name: 'curve',
+          title: 'Over the trace',
+          hint: `Live bytes in ${samples} parts of the trace, each where most is allocated; a full bar is the most of this row`,
+          width: 290,
+          grow: 0,
+          level: 3,
+          kind: 'curve',
+          text: curve,
+        },
+        {
+          name: 'allocations',
+          title: 'Allocations',
+          hint: 'Over the whole trace',
+          width: 96,
+          grow: 0,
+          level: 3,
+          kind: 'number',
+          text: ({ members }) => formatCount(members.reduce((all, row) => all + modules[row].allocations, 0)),
+        },
+      ]
+      return { lines: listed(tree.tops, open), open, columns, bytesOf, whole, outside }
+    })
+  }
+
+  private fillRow(element: HTMLElement, index: number): void {
+    const { lines, open, bytesOf, whole } = this.now!
+    const node = lines[index]
+    const isParent = node.below.length > 0
+    element.setAttribute('aria-level', String(node.depth + 1))
+    element.setAttribute('aria-selected', String(queryOf(node) === this.context!.state.query))
+    if (isParent) element.setAttribute('aria-expanded', String(open(node)))
+    else element.removeAttribute('aria-expanded')
+    const cells = this.columns.map(({ kind, text, name }) => {
+      const words = text(node)
+      const cell = h(
+        'div',
+        { role: 'gridcell', class: classOf(kind), title: kind === 'name' ? node.path : words },
+        h('span', {}, words),
+      )
+      if (kind === 'bar') cell.style.setProperty('--bar', `${whole > 0 ? (100 * bytesOf(node)) / whole : 0}%`)
+      if (name === 'module') {
+        cell.style.paddingLeft = `${8 + 16 * node.depth}px`
+        cell.prepend(h('span', { class: 'expander', 'aria-hidden': true }, isParent ? (open(node) ? '▾' : '▸') : ''))
+      }
+      return cell
+    })
+    fill(element, ...cells)
+  }
+
+  private clicked(index: number, event: MouseEvent): void {
+    if (event.target instanceof Element && event.target.closest('.expander')) this.toggle(index)
+    else this.search(index)
+  }
+
+  /** What the module and those below it allocate is what all views search for; a second time it is not. */
+  private search(index: number): void {
+    const { store, announce } = this.parts
+    const query = queryOf(this.now!.lines[index])
+    store.set({ query: query === store.state.query ? '' : query })
+    announce(store.state.query ? `Query: ${query}` : 'No query')
+  }
+
+  private toggle(index: number): void {
+    const { store } = this.parts
+    const node = this.now!.lines[index]
+    if (node.below.length === 0) return
+    const toggled = new Set(store.state.options['xray.toggled']?.split('~'))
+    if (!toggled.delete(node.path)) toggled.add(node.path)
+    store.setOption('xray.toggled', toggled.size > 0 ? [...toggled].join('~') : null)
+  }
+}
+
+function nameOf({ name, members }: ModuleNode): string {
+  return members.length > 1 ? `${name} × ${members.length}` : name
+}
+
+/** In quotes an asterisk would stand for itself. */
+function queryOf({ path }: ModuleNode): string {
+  return `module:${/^[\w.*-]+$/.test(path) ? path : quoted(path)}`
+}
+
+/** Nothing is seen at once as nothing. */
+function bytesText(bytes: number): string {
+  return bytes === 0 ? '–' : formatBytes(bytes)
+}
+
+function classOf(kind: Column['kind']): string {
+  if (kind === 'name') return 'cell named'
+  return kind === 'bar'
+    ? 'cell number bar'
+    : kind === 'number'
+      ? 'cell number'
+      : kind === 'curve'
+        ? 'cell curve'
+        : 'cell'
+}

@@ -33,7 +33,7 @@ modules
         whether memory_stats are those without recording; names of programs may be given
 fit     thirty programs at five values of a number, recorded over the driver of tests/fakecuda:
         peaks foretold from one, two or three of them against the runs, and the largest value on three cards; and
-        programs with two remedies
+        programs with two remedies; recordings stay in the folder of --keep and are used again
 soak    a hundred reports of random inputs opened in one page, then one driven (--steps): memory and errors
 fuzz    20,000 hostile files (--cases, --seed): crashes, hangs, memory over the limit, numbers other than the oracle's
 job     jobs with a planted outlier or none, generated and recorded over the driver of tests/fakecuda
@@ -182,7 +182,7 @@ def main() -> None:
         "--keep",
         type=Path,
         metavar="FOLDER",
-        help="fuzz: where to put files at fault; remedies, leaks, job: where recordings stay",
+        help="fuzz: where to put files at fault; fit, remedies, leaks, job: where recordings stay",
     )
     parser.add_argument("--steps", type=int, default=20_000, help="soak: steps of driving one report; default 20,000")
     parser.add_argument(
@@ -238,9 +238,9 @@ def main() -> None:
             document |= findings.measure(folder)
             print(findings.table(document))
         elif options.what == "fit":
-            document["rows"] = fit.measure(folder)
+            document["rows"] = fit.measure(options.keep or folder)
             print(fit.table(document["rows"]))
-            document["remedies"] = fit_remedies.measure(folder)
+            document["remedies"] = fit_remedies.measure(options.keep or folder)
             print(fit_remedies.table(document["remedies"]))
         elif options.what == "categories":
             paths = options.snapshots or [*real(), *generated(folder, options.samples or ["training", "small"])]

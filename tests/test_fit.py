@@ -9,7 +9,7 @@ import math
 import os
 import pickle
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import cli
 import corpus
@@ -26,6 +26,8 @@ import snapreport
 from snapreport.contracts.fit import FitDocument
 from snapreport.errors import SnapshotError
 from snapreport.forecast.alignment import Operations, _shortest_edit
+from snapreport.forecast.largest_value import largest_value
+from snapreport.forecast.prediction import DeviceFit
 from snapreport.forecast.reductions import scratch_bytes
 from snapreport.forecast.size_laws import ADOPTED, UNKNOWN, size_laws
 from snapreport.forecast.varying_steps import varying_line
@@ -181,6 +183,7 @@ EXACT = [
     ("cached_decoding_length", (64, 128), (256,)),
     ("vit_batch", (4, 8), (16, 32)),  # sums over rows that are split from 1,021 rows on
     ("gpt_batch", (2, 4), (24,)),
+    ("experts_batch", (4, 8), (32,)),  # sums over as many rows as the device, an A100 by its workspace, has threads for
 ]
 
 
@@ -321,6 +324,39 @@ def test_a_size_that_would_shrink_follows_the_nearest_two_recordings() -> None:
     found = size_laws(np.array([4.0, 8.0, 16.0]), sizes, 2)
     assert found.sizes(24)[0] == 40_000
     assert not found.is_proven[0]
+
+
+def test_a_part_of_a_sequence_may_be_shorter_by_one() -> None:
+    """``logits[:, :-1]`` is a line that is 0 at 1, and no sum of a linear part and a square."""
+    found = size_laws(np.array([64.0, 128.0]), np.array([[63 * 16_000], [127 * 16_000]]), 1)
+    assert found.sizes(384)[0] == 383 * 16_000
+    assert found.is_proven[0]
+
+
+class Runs:
+    """A program that runs at some values only."""
+
+    is_estimate = False
+    values = np.array([4.0, 8.0])
+
+    def __init__(self, *ranges: range) -> None:
+        self.runs = {value for some in ranges for value in some}
+
+    def peak_allocated(self, value: float, *, least: bool = False) -> int:
+        return int(value)
+
+    def retries(self, value: float, memory: int, *, least: bool = False) -> int | None:
+        return 0 if value in self.runs else None
+
+
+@pytest.mark.parametrize(
+    ("ranges", "largest"),
+    [([range(40)], 39), ([range(22), range(23, 29), range(33, 41)], 21), ([range(30, 40)], 39), ([], 0)],
+)
+def test_the_largest_value_runs_itself_and_so_do_those_below(ranges: list[range], largest: int) -> None:
+    found = largest_value(cast(DeviceFit, Runs(*ranges)), 60)
+    assert found.value == largest
+    assert (found.retries is None) == (not largest)
 
 
 def test_refusals() -> None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from snapreport.forecast.prediction import ROOM, DeviceFit
 
 AROUND = 8
-"""Values below the result that are tried as well: with a retry a larger one may run where a smaller one fails."""
+"""Values below the result that must run, too: with a retry, or in other segments, a larger one may run where a smaller
+one fails."""
 MOST = 64
 """Times the largest recorded value: nothing is foretold beyond."""
 
@@ -36,8 +37,8 @@ def largest_range(fit: DeviceFit, found: Largest) -> tuple[int, int]:
 
 
 def largest_value(fit: DeviceFit, memory: int, *, least: bool = False) -> Largest:
-    """Searches by bisection on ``memory`` bytes for the allocator, then tries :data:`AROUND` values below and the one
-    above. ``least``: see :meth:`DeviceFit.retries`.
+    """Searches by bisection on ``memory`` bytes for the allocator, then downwards until :data:`AROUND` values below the
+    result run. ``least``: see :meth:`DeviceFit.retries`.
     """
     tried: dict[int, int | None] = {}
 
@@ -59,8 +60,9 @@ def largest_value(fit: DeviceFit, memory: int, *, least: bool = False) -> Larges
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if runs(middle) else (low, middle)
-    found = low
-    for below in range(low - 1, max(0, low - AROUND) if not fit.is_estimate else low, -1):
-        if not runs(below):
-            found = below - 1
+    found = tried_down_to = low
+    while not fit.is_estimate and tried_down_to > max(1, found - AROUND):
+        tried_down_to -= 1
+        if not runs(tried_down_to):
+            found = tried_down_to - 1
     return Largest(memory, found, False, tried.get(found) if found else None)

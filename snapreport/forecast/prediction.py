@@ -38,9 +38,10 @@ batches on PyTorch 2.9 and 2.15, 680 are within that range (``python -m benchmar
 @dataclass(frozen=True)
 class Prediction:
     """One value. peak_allocated, peak_reserved, low, high: bytes; all but the first None where a request fails in the
-    memory. low, high: with allocations of unknown growth as they were recorded, and grown with the value, as in
-    peak_reserved; of one recording alone with :data:`ROOM` on both sides. retries: of the replay. confidence: measured
-    where the value was recorded, else see :meth:`DeviceFit.confidence`.
+    memory. low, high: with allocations of unknown growth as they were recorded, on the smallest device that the
+    recording may be from, and grown with the value, as in peak_reserved; of one recording alone with :data:`ROOM` on
+    both sides. retries: of the replay. confidence: measured where the value was recorded, else see
+    :meth:`DeviceFit.confidence`.
     """
 
     value: float
@@ -207,13 +208,13 @@ class DeviceFit:
     def _sizes(self, own: int, value: float, *, least: bool = False) -> np.ndarray:
         """Int64 bytes by id of :attr:`SummedTrace.trace` at ``value``. Those of unknown growth grow with the value, so
         that no value is said to fit that does not; with ``least`` they stay as they are above the recorded value, and
-        shrink below it.
+        shrink below it, and sums have the scratch memory of the smallest device.
         """
         laws = self.laws(own)
         sizes = laws.sizes(value)
         growth = (min if least else max)(1.0, value / float(self.values[own]))
         sizes = np.where(laws.kind == UNKNOWN, np.rint(sizes * growth).astype(np.int64), sizes)
-        return self.traces[own].with_scratch(sizes)
+        return self.traces[own].with_scratch(sizes, least=least)
 
     def unmatched_bytes(self) -> int:
         """What only the largest recording has, at most at once; of one recording what may grow or not."""

@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from snapreport.allocator.trace import ALLOC, FREE, Trace
+from snapreport.forecast.batch_growth import CUBLAS_WORKSPACE
 from snapreport.timeline.curves import allocated_curve
 from snapreport.timeline.phases import BACKWARD, stack_phases
 
@@ -27,8 +28,12 @@ OF_LAYERS = ["parameter", "gradient", "optimizer state"]
 """Categories of what has no rows of a batch."""
 _PAIR = np.array([1 << 31, 1])
 """Two sizes as one number: a bias has less than 2 GiB."""
-RESIDENT_THREADS = 148 * 2048
-"""Threads that a device runs at once, if no recording shows it: a B200's, of those we know the most."""
+RESIDENT_THREADS = np.array([40_960, 89_088, 110_592, 125_952, 163_840, 196_608, 218_112, 221_184, 270_336, 303_104])
+"""Threads that a T4, L4, A10, RTX 3090, V100, RTX 4090, L40S, A100, H100 and B200 run at once."""
+BEFORE_HOPPER = 221_184
+"""An A100's: no device with cuBLAS's smaller workspace runs more at once. Before 2.9 PyTorch gives it to Blackwell, too
+(``parseChosenWorkspaceSize`` in ATen/cuda/CublasHandlePool.cpp), which then needs more than is foretold.
+"""
 
 
 @dataclass(frozen=True)
@@ -38,6 +43,7 @@ class Sums:
     at: the operation that requests the result. result: its id. counted: id of an allocation that has as many rows as
     are summed, of numbers of item_bytes; weight: id of one that has a row of it for each number of the result, -1 where
     rows are as long as the result. parts, semaphores: ids of the scratch memory, -1 where the recording has none.
+    threads, fewest_threads: that the device runs at once, at most and at least: equal if a recording shows it.
     """
 
     at: np.ndarray
@@ -47,14 +53,17 @@ class Sums:
     item_bytes: np.ndarray
     parts: np.ndarray
     semaphores: np.ndarray
-    threads: int = RESIDENT_THREADS
+    threads: int
+    fewest_threads: int
 
     def __len__(self) -> int:
         return len(self.at)
 
-    def scratch(self, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Int64 bytes of parts and semaphores, 0 for none, with ``sizes`` in bytes by allocation id."""
-        return scratch_bytes(*self.shape(sizes), self.threads)
+    def scratch(self, sizes: np.ndarray, *, least: bool = False) -> tuple[np.ndarray, np.ndarray]:
+        """Int64 bytes of parts and semaphores, 0 for none, with ``sizes`` in bytes by allocation id; ``least``: on the
+        device with the fewest threads.
+        """
+        return scratch_bytes(*self.shape(sizes), self.fewest_threads if least else self.threads)
 
     def shape(self, sizes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Int64 (rows, columns)."""
@@ -137,15 +146,18 @@ def sums_of(trace: Trace) -> Sums:
     width = np.where(weight >= 0, size[weight], 0) // size[result]
     summed, item_bytes, is_sure = _freed_soon(trace, request, np.where(parts >= 0, 4, 0), width, size[given])
     item_bytes[~is_sure] = 2 if 2 * (item_bytes[is_sure] == 2).sum() > is_sure.sum() else 4
-    of_output = Sums(lasting[request], result, summed, np.full_like(summed, -1), item_bytes, parts, semaphores)
+    none, most = np.full_like(summed, -1), int(RESIDENT_THREADS[-1])
+    of_output = Sums(lasting[request], result, summed, none, item_bytes, parts, semaphores, most, most)
     of_input = replace(of_output, counted=given, weight=weight)
-    threads = _recorded_threads(trace) or _device_threads(of_output.where(is_sure), size)
+    recorded = _recorded_threads(trace)
+    fewest, threads = (recorded, recorded) if recorded else _device_threads(of_output.where(is_sure), size)
     first = (weight >= 0) & (given >= 0) & (size[given] % np.maximum(width * item_bytes, 1) == 0)
     first &= _as_recorded(of_input, size, threads)
     second = ~first & (summed >= 0) & _as_recorded(of_output, size, threads)
     counted, weight = np.where(first, given, summed), np.where(first, weight, -1)
     of_layer = trace.timeline.allocations["category"].is_in(OF_LAYERS).to_numpy()[counted]
-    return replace(of_output, counted=counted, weight=weight, threads=threads).where((first | second) & ~of_layer)
+    found = replace(of_output, counted=counted, weight=weight, threads=threads, fewest_threads=fewest)
+    return found.where((first | second) & ~of_layer)
 
 
 def _lasting(trace: Trace) -> np.ndarray:
@@ -225,16 +237,24 @@ def _recorded_threads(trace: Trace) -> int:
     return device.resident_threads if device else 0
 
 
-def _device_threads(sums: Sums, size: np.ndarray) -> int:
-    """What most sums show that have fewer blocks than work for them: the device runs no more at once."""
-    sums = sums.where(sums.parts >= 0)
-    rows, columns = sums.shape(size)
+def _device_threads(sums: Sums, size: np.ndarray) -> tuple[int, int]:
+    """(fewest, most). What most sums show that have fewer blocks than work for them: the device runs no more at once.
+    Else of the known devices those on which most sums have the recorded scratch memory.
+    """
+    split = sums.where(sums.parts >= 0)
+    rows, columns = split.shape(size)
     shape = _shape(rows, columns)
-    blocks, rest = np.divmod(size[sums.parts], PART * columns * shape.across)
-    is_full = shape.may_split & (rest == 0) & (size[sums.semaphores] == PART * shape.grid)
+    blocks, rest = np.divmod(size[split.parts], PART * columns * shape.across)
+    is_full = shape.may_split & (rest == 0) & (size[split.semaphores] == PART * shape.grid)
     is_full &= (blocks > -(-shape.values // MOST_VALUES)) & (blocks < -(-shape.values // LEAST_VALUES))
     found, count = np.unique((blocks * shape.grid * shape.threads)[is_full], return_counts=True)
-    return int(found[np.argmax(count)]) if len(found) else RESIDENT_THREADS
+    if len(found):
+        return int(found[np.argmax(count)]), int(found[np.argmax(count)])
+    known = RESIDENT_THREADS
+    if (size == CUBLAS_WORKSPACE).any():
+        known = known[known <= BEFORE_HOPPER]
+    right = np.array([_as_recorded(sums, size, int(threads)).sum() for threads in known])
+    return int(known[right == right.max()].min()), int(known[right == right.max()].max())
 
 
 def _as_recorded(sums: Sums, size: np.ndarray, threads: int) -> np.ndarray:
@@ -284,9 +304,9 @@ class SummedTrace:
         """Ids of the recorded scratch memory of sums."""
         return np.concatenate((self.sums.parts[self._shown], self.sums.semaphores[self._shown]))
 
-    def with_scratch(self, sizes: np.ndarray) -> np.ndarray:
-        """Int64 bytes by id of :attr:`trace`, of those by id of the recording."""
-        parts, semaphores = self.sums.scratch(sizes)
+    def with_scratch(self, sizes: np.ndarray, *, least: bool = False) -> np.ndarray:
+        """Int64 bytes by id of :attr:`trace`, of those by id of the recording; ``least``: see :meth:`Sums.scratch`."""
+        parts, semaphores = self.sums.scratch(sizes, least=least)
         sums, shown = self.sums, self._shown
         sizes = np.concatenate((sizes, parts[self._new], semaphores[self._new]))
         sizes[sums.parts[shown]], sizes[sums.semaphores[shown]] = parts[shown], semaphores[shown]

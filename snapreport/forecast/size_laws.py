@@ -11,6 +11,8 @@ UNKNOWN, ADOPTED, CONSTANT, LINEAR, QUADRATIC = range(5)
 size have a law, which it is given: tensors of one size mostly have one shape."""
 ROUNDING = 512.0
 """Bytes by which a size may miss a line: kernels round up what they ask for, to 32 numbers or 512 bytes."""
+SHIFT = 2
+"""By how much a part of a sequence may be shorter than it: ``logits[:, :-1]`` and the like."""
 
 
 @dataclass(frozen=True)
@@ -18,7 +20,8 @@ class SizeLaws:
     """Bytes of each allocation as ``a + b * value + c * value**2``.
 
     coefficients: Float64, (allocations, 3): a, b, c. kind: Int8. is_proven: Boolean; the sizes are constant, or exactly
-    proportional to the value or its square, or a third recording has the size that two others foretell.
+    proportional to the value, its square, or it less 1 or :data:`SHIFT`, or a third recording has the size that two
+    others foretell.
     """
 
     coefficients: np.ndarray
@@ -47,7 +50,8 @@ def size_laws(values: np.ndarray, sizes: np.ndarray, own: int) -> SizeLaws:
     Of more than three sizes that of ``own`` and the two with the nearest values decide. Three on one line, but for
     rounding, are linear, others quadratic, unless a part of that would shrink: then the nearest two decide. Two are a
     product of the value's square if they are exactly so far apart, and linear otherwise; a line that would be below 0
-    at 0 is the sum of a linear and a quadratic part, as products of a width and a width and a number are.
+    at 0 is the sum of a linear and a quadratic part, as products of a width and a width and a number are, unless it is
+    0 at 1 or :data:`SHIFT`.
     """
     count = sizes.shape[1]
     laws = SizeLaws(np.zeros((count, 3)), np.zeros(count, np.int8), np.zeros(count, bool))
@@ -71,12 +75,13 @@ def _from_two(laws: SizeLaws, rows: np.ndarray, x: np.ndarray, y: np.ndarray) ->
     slope = (y1 - y0) / (x1 - x0)
     start = y0 - slope * x0
     square = y0 * x1 * x1 == y1 * x0 * x0
-    both = (start < 0) & ~square
+    shifted = (start < 0) & (-start <= SHIFT * slope) & (start % np.maximum(slope, 1) == 0)
+    both = (start < 0) & ~square & ~shifted
     # The size per unit grows by c: of b * x and c * x * x.
     c = np.where(both, (y1 / x1 - y0 / x0) / (x1 - x0), np.where(square, y0 / (x0 * x0), 0.0))
     b = np.where(both, y0 / x0 - c * x0, np.where(square, 0.0, slope))
     _set(laws, rows, np.stack([np.where(both | square, 0.0, start), b, c], axis=1))
-    laws.is_proven[rows] = square | (y0 == y1) | (y0 * x1 == y1 * x0)
+    laws.is_proven[rows] = square | shifted | (y0 == y1) | (y0 * x1 == y1 * x0)
 
 
 def _from_three(laws: SizeLaws, rows: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from snapreport.errors import SnapshotError
@@ -20,7 +21,9 @@ from snapreport.reading.recording import DeviceRecord, Recording
 from snapreport.timeline.build import DeviceTimeline, build_timeline
 from snapreport.timeline.categories import StackCategories, stack_categories
 from snapreport.timeline.category_rules import Rules, load_rules
+from snapreport.timeline.curves import allocated_curve
 from snapreport.timeline.stats import file_stats
+from snapreport.timeline.step_memory import step_memory
 
 if TYPE_CHECKING:
     from snapreport.allocator.document import Answer
@@ -91,6 +94,18 @@ class Snapshot:
         return pl.DataFrame(
             [position, pl.Series("allocated", timeline.allocated), pl.Series("reserved", timeline.reserved)]
         )
+
+    def category_curve(self, device: int) -> pl.DataFrame:
+        """Memory of each category after each event: ``position`` as in :meth:`curve`, and Int64 bytes in a column for
+        every category that the device has; together they are ``allocated``.
+        """
+        timeline = self.timeline(device)
+        allocations = timeline.allocations.with_columns(pl.col("category").cast(pl.String))
+        columns = {"position": pl.Series(np.arange(-1, len(timeline.events), dtype=np.int32))}
+        for (category,), rows in sorted(allocations.partition_by("category", as_dict=True).items()):
+            born, freed, size = (rows[name].to_numpy() for name in ("alloc_event", "free_event", "size"))
+            columns[str(category)] = pl.Series(allocated_curve(born, freed, size, len(timeline.events)))
+        return pl.DataFrame(columns)
 
     def peak(self, device: int, step: int | None = None) -> dict[str, int]:
         """The highest ``allocated`` bytes after any event, the first such ``position``, ``reserved`` bytes there, and
@@ -204,7 +219,8 @@ class Snapshot:
 
     def file_stats(self, query: str | None = None) -> FileStats:
         """As :meth:`stats`, as a Struct."""
-        devices = [self.timeline(device).counted_stats for device in self.devices]
+        timelines = [self.timeline(device) for device in self.devices]
+        devices = [replace(one.counted_stats, steps=step_memory(one) or UNSET) for one in timelines]
         if query is not None:
             from snapreport.search.matches import device_matches
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import UNSET, Struct, UnsetType
 
 from snapreport.contracts.finding import Confidence, Severity
+from snapreport.contracts.stats import StepMemory
 from snapreport.contracts.values import Bytes, Count, Position, SignedBytes
 
 
@@ -49,16 +50,6 @@ class BriefStack(Struct, forbid_unknown_fields=True):
     lines: list[str]
 
 
-class BriefStep(Struct, forbid_unknown_fields=True):
-    """A training step and its peak. ``growth_bytes``: allocated at its end less than at the end of the one before."""
-
-    step: int
-    first_event: Position
-    last_event: Position
-    peak_allocated_bytes: Bytes
-    growth_bytes: SignedBytes | None
-
-
 class BriefDevice(Struct, forbid_unknown_fields=True):
     """``activity``: what the program does, in a sentence. is_lower_bound: whether events are missing, so that the peaks
     may have been higher; ``missing`` says which. ``categories``: bytes at the peak.
@@ -79,7 +70,7 @@ class BriefDevice(Struct, forbid_unknown_fields=True):
     peak_event: Position
     oom_events: list[Count]
     categories: dict[str, Bytes]
-    steps: list[BriefStep]
+    steps: list[StepMemory]
     findings: list[BriefFinding]
     stacks: list[BriefStack]
     trace_peak_allocated_bytes: Bytes | UnsetType = UNSET

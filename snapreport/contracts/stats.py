@@ -87,6 +87,20 @@ class ModuleMemory(Struct):
     other_bytes: Bytes = 0
 
 
+class StepMemory(Struct, forbid_unknown_fields=True):
+    """A training step and its peak. ``growth_bytes``: allocated at its end less than at the end of the one before;
+    ``duration_us``: from its first event to its last.
+    """
+
+    step: int
+    name: str
+    first_event: Position
+    last_event: Position
+    peak_allocated_bytes: Bytes
+    growth_bytes: SignedBytes | None
+    duration_us: Count | None
+
+
 class DeviceStats(DeviceNumbers):
     """``trace_peak_allocated_bytes``: allocated at ``peak_event``, where the trace lost a higher peak; the peaks and
     ``max_memory_allocated_bytes`` are then what PyTorch counted.
@@ -97,6 +111,7 @@ class DeviceStats(DeviceNumbers):
     headline: Annotated[list[str] | UnsetType, Meta(description="the diagnosis, then the peak, in sentences")] = UNSET
     findings: list[Finding] | UnsetType = UNSET
     trace_peak_allocated_bytes: Bytes | UnsetType = UNSET
+    steps: Annotated[list[StepMemory] | UnsetType, Meta(description="where the trace shows any")] = UNSET
     modules: Annotated[list[ModuleMemory] | UnsetType, Meta(description="where they were recorded")] = UNSET
 
 

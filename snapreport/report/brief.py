@@ -5,7 +5,6 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
-import numpy as np
 import polars as pl
 from msgspec import UNSET
 
@@ -17,7 +16,6 @@ from snapreport.contracts.brief import (
     BriefFinding,
     BriefSaving,
     BriefStack,
-    BriefStep,
 )
 from snapreport.contracts.finding import Finding
 from snapreport.findings.live import names_of
@@ -31,6 +29,7 @@ from snapreport.terminal import visible
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.fragmentation import live_ids
 from snapreport.timeline.own_code import frame_line, own_code, stack_names
+from snapreport.timeline.step_memory import step_memory
 
 MOST_BYTES = 8_000
 """Of the JSON of one snapshot."""
@@ -94,7 +93,7 @@ def _device(snapshot: Snapshot, timeline: DeviceTimeline, every: Sequence[Findin
         peak_event=stats.peak_event,
         oom_events=stats.oom_events[:5],
         categories=_categories(timeline),
-        steps=_steps(timeline)[-_STEPS:],
+        steps=step_memory(timeline)[-_STEPS:],
         findings=[_finding(finding) for finding in here[:_FINDINGS]],
         stacks=_stacks(snapshot, timeline),
         trace_peak_allocated_bytes=stats.trace_peak_allocated_bytes,
@@ -109,21 +108,6 @@ def _categories(timeline: DeviceTimeline) -> dict[str, int]:
     return dict(
         live.group_by("category").agg(pl.col("size").sum()).sort("size", "category", descending=True).iter_rows()
     )
-
-
-def _steps(timeline: DeviceTimeline) -> list[BriefStep]:
-    steps: list[BriefStep] = []
-    end_before: int | None = None
-    for row in timeline.steps.iter_rows(named=True):
-        first, last = row["first_event"], row["last_event"]
-        after = timeline.allocated[first + 1 : last + 2]
-        if not len(after):
-            continue
-        end = int(after[-1])
-        growth = None if end_before is None else end - end_before
-        steps.append(BriefStep(row["step"], first, last, int(np.max(after)), growth))
-        end_before = end
-    return steps
 
 
 def _finding(finding: Finding) -> BriefFinding:

@@ -17,12 +17,14 @@ from snapreport.report.about_recording import assurances, doubts
 from snapreport.report.finding_cards import rank
 from snapreport.report.module_lines import module_cells
 from snapreport.report.stack_lines import stack_lines
+from snapreport.report.step_lines import steps_text
 from snapreport.report.summary import file_line, shown_notes, shown_settings
 from snapreport.sentence import joined
 from snapreport.snapshot import Snapshot
 from snapreport.terminal import visible
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.recording_gaps import has_history, lost_peaks
+from snapreport.timeline.step_memory import step_memory
 
 WIDTH = 100
 _ADVICE = 3
@@ -51,6 +53,7 @@ def stats_text(snapshot: Snapshot) -> str:
     left_out = (*_LEFT_OUT, *_OF_ALLOCATOR) if recording.is_profiled else _LEFT_OUT
     lines += ["", *_numbers([plain(timeline.counted_stats) for timeline in devices], left_out)]
     for timeline in devices:
+        lines += _steps(timeline)
         lines += _stacks(snapshot, timeline)
         lines += _modules(timeline)
     if not recording.is_profiled:
@@ -116,6 +119,11 @@ def _stacks(snapshot: Snapshot, timeline: DeviceTimeline) -> list[str]:
         f"{line.size:>10}  {line.share:>5}  {line.count:>7,}×  {line.frames}{f' +{line.hidden}' if line.hidden else ''}"
         for line in lines
     ]
+
+
+def _steps(timeline: DeviceTimeline) -> list[str]:
+    text = steps_text(step_memory(timeline))
+    return ["", *_wrapped(f"Steps of {device_name(timeline.kind, timeline.device)}: {text}", "", "  ")] if text else []
 
 
 def _modules(timeline: DeviceTimeline) -> list[str]:

@@ -1,0 +1,98 @@
+"""Memory by step and by category: against a walk over the allocations."""
+
+from __future__ import annotations
+
+import itertools
+
+import corpus
+import polars as pl
+import pytest
+from click.testing import CliRunner
+from test_module_lines import RECORDING
+
+import snapreport
+from snapreport.cli import main
+from snapreport.contracts.stats import StepMemory
+from snapreport.exporting.tables import tables
+from snapreport.report.step_lines import steps_text
+
+MIB = 1 << 20
+
+
+def live_bytes(rows: list[dict[str, object]], event: int) -> int:
+    """Of allocations that are live after an event."""
+    return sum(r["size"] for r in rows if r["alloc_event"] <= event and (r["freed"] < 0 or r["freed"] > event))  # type: ignore[misc, operator]
+
+
+def plain_rows(snapshot: snapreport.Snapshot) -> list[dict[str, object]]:
+    columns = ("size", "alloc_event", pl.col("free_event").alias("freed"), pl.col("category").cast(pl.String))
+    return snapshot.allocations(0).select(*columns).to_dicts()
+
+
+@pytest.mark.parametrize("name", ["recorded", "training", "leak"])
+def test_steps_of_stats(name: str) -> None:
+    path = RECORDING if name == "recorded" else corpus.path_of(name)
+    snapshot = corpus.loaded(path)
+    rows, times = plain_rows(snapshot), snapshot.events(0)["time_us"]
+    steps = snapshot.stats()["devices"][0]["steps"]
+    assert [(step["step"], step["first_event"], step["last_event"]) for step in steps] == snapshot.steps(0).select(
+        "step", "first_event", "last_event"
+    ).rows()
+    ends = []
+    for step in steps[:3]:
+        first, last = step["first_event"], step["last_event"]
+        moments = sorted({*range(first, last + 1, max(1, (last - first) // 20)), last})
+        assert step["peak_allocated_bytes"] >= max(live_bytes(rows, event) for event in moments)
+        peak_at = max(range(first, last + 1), key=lambda event: int(snapshot.timeline(0).allocated[event + 1]))
+        assert step["peak_allocated_bytes"] == live_bytes(rows, peak_at)
+        ends.append(live_bytes(rows, last))
+        assert step["duration_us"] == times[last] - times[first]
+    assert [step["growth_bytes"] for step in steps[:3]] == [
+        None,
+        *(b - a for a, b in itertools.pairwise(ends)),
+    ]
+
+
+def test_categories_add_up_at_every_event() -> None:
+    snapshot = corpus.loaded(RECORDING)
+    rows, curve = plain_rows(snapshot), snapshot.category_curve(0)
+    names = curve.columns[1:]
+    assert set(names) == {row["category"] for row in rows}
+    assert (curve.select(pl.sum_horizontal(names)).to_series() == snapshot.curve(0)["allocated"]).all()
+    for event in (-1, 0, 400, 970, 2568):
+        at = curve.row(event + 1, named=True)
+        for name in names:
+            assert at[name] == live_bytes([row for row in rows if row["category"] == name], event)
+    changes = dict(tables(snapshot))["category_curve"]
+    for position in (-1, 17, 970, 2568):
+        last = changes.filter(pl.col("position") <= position).group_by("category").last()
+        shown = dict(last.select("category", "allocated").iter_rows())
+        assert shown == {name: curve[name][position + 1] for name in names}
+    assert len(changes) < 2 * len(curve)
+
+
+def step(number: int, peak: int, growth: int | None, duration: int | None) -> StepMemory:
+    return StepMemory(number, f"step {number}", 0, 1, peak * MIB, None if growth is None else growth * MIB, duration)
+
+
+@pytest.mark.parametrize(
+    ("steps", "text"),
+    [
+        ([(10, None, 5)], ""),
+        ([(10, None, 5000), (10, 0, 5000)], "2 steps: peak 10.0 MiB in each; 5.0 ms each (median)."),
+        (
+            [(90, None, 2000), (110, 40, 2000), (110, 2, 9000), (110, 2, 2000), (110, -50, 2000)],
+            "5 steps: peaks 90.0 MiB to 110 MiB (±10%), highest in step 1; +2.00 MiB from step to step (median); "
+            "2.0 ms each (median); step 2 took 9.0 ms.",
+        ),
+        ([(9, None, None), (9, 0, None), (9, 0, None), (9, 0, None)], "4 steps: peak 9.00 MiB in each; no growth."),
+    ],
+)
+def test_a_sentence_on_steps(steps: list[tuple[int, int | None, int | None]], text: str) -> None:
+    assert steps_text([step(number, *values) for number, values in enumerate(steps)]) == text
+
+
+def test_text_and_markdown_have_it() -> None:
+    for options in ([], ["--markdown"]):
+        output = CliRunner().invoke(main, ["stats", *options, str(RECORDING)], catch_exceptions=False).output
+        assert "3 steps: peaks 108 MiB to 125 MiB" in output

@@ -14,10 +14,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import corpus
 import numpy as np
 import polars as pl
 import pytest
-from cli import in_process
+from cli import in_process, on_loaded
 from PIL import Image
 
 import snapreport
@@ -309,3 +310,27 @@ class TestRefused:
 
         path = exported(snap, "speedscope", tmp_path / "a.json", "--redact-pattern", "train")
         assert not [text for text in strings(json.loads(path.read_text())["shared"]) if "train" in text]
+
+
+@pytest.mark.parametrize(
+    "name", ["oom", "small", "multi-gpu", "expandable_oom_3gpu.pickle", "forward_of_trained.pickle"]
+)
+def test_segments_by_what_caused_them_are_what_is_reserved(name: str, tmp_path: Path) -> None:
+    if name not in corpus.names():
+        pytest.skip("needs ../shared")
+    path, recording = corpus.path_of(name), corpus.loaded(corpus.path_of(name))
+    devices = [device for device in recording.devices if recording.timeline(device).reserved.any()]
+    for at in ("peak", "end"):
+        run = on_loaded("export", path, "--to", "folded", "--of", "segments", "--at", at, "-o", "-")
+        lines = run.out.splitlines()
+        for device in devices:
+            timeline = recording.timeline(device)
+            position = timeline.peak_event if at == "peak" else len(timeline.events) - 1
+            sizes = [int(line.rpartition(" ")[2]) for line in lines if line.startswith(f"cuda:{device} ")]
+            assert sum(sizes) == timeline.reserved[position + 1]
+    # A segment of the trace is under the stack trace of the event that allocated it.
+    first = next((e for e in recording.events(devices[0]).rows(named=True) if e["action"] == "segment_alloc"), None)
+    if first and first["stack"]:
+        outermost = recording.frames(first["stack"])["name"][-1]
+        assert any(f";{outermost} " in line or f";{outermost};" in line for line in lines)
+    assert in_process("export", path, "--to", "svg", "--of", "segments", "-o", tmp_path / "x.svg").code == 2

@@ -49,6 +49,7 @@ class DevicesType(click.ParamType):  # type: ignore[type-arg]  # generic in newe
 @click.option("-o", "--output", metavar="FILE", type=click.Path(), help="Write the comparison as an HTML report.")
 @click.option("--title", metavar="TEXT", help="Title of the report.")
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON (schema snapreport-diff/1).")
+@click.option("--tree", is_flag=True, help="Print the stack traces that differ at the peaks, as a tree.")
 @click.option(
     "--device",
     "devices",
@@ -73,6 +74,7 @@ def diff(
     output: str | None,
     title: str | None,
     as_json: bool,
+    tree: bool,
     devices: tuple[int, ...] | None,
     runs: tuple[str, ...],
     link: str,
@@ -92,9 +94,11 @@ def diff(
         raise click.UsageError("two snapshots are needed: BEFORE and AFTER")
     if link and not output:
         raise click.UsageError("--link is for the report: add -o FILE")
+    if tree and as_json:
+        raise click.UsageError("--tree is text: it does not go with --json")
     if any(is_job_path(snap) for snap in snaps):
-        if devices is not None or link:
-            raise click.UsageError("--device and --link are for snapshots; jobs are compared by rank")
+        if devices is not None or link or tree:
+            raise click.UsageError("--device, --link and --tree are for snapshots; jobs are compared by rank")
         _diff_jobs(snaps, output, title, as_json, force, redaction_of(redact, redact_pattern, strip_prefix), runs)
         return
     if runs:
@@ -113,7 +117,7 @@ def diff(
         from snapreport.findings.diff import diff as compare
         from snapreport.findings.diff import diff_document
         from snapreport.findings.snapshot_series import follow, series_rows
-        from snapreport.report.diff_text import diff_text, series_text
+        from snapreport.report.diff_text import diff_text, diff_tree_text, series_text
 
         snapshots, order = in_order(loaded)
         if devices is not None and len(devices) == len(loaded):
@@ -133,7 +137,7 @@ def diff(
         document = diff_document(result, series=series_rows(series) if series else UNSET)
         pipe_safe(lambda: echo(json_text(document)))
     elif output != "-":
-        text = diff_text(result)
+        text = diff_tree_text(result) if tree else diff_text(result)
         if series:
             text = f"{series_text(series)}\n\nThe first and the last: {text}"
         pipe_safe(lambda: echo(text))

@@ -63,6 +63,13 @@ FORMATS = (*_TRACES, *_PROFILES, *_FOLDERS, *_DATABASES, *_PICTURES)
     show_default=True,
     help="Of pprof, speedscope and folded: peak, end, or an event.",
 )
+@click.option(
+    "--of",
+    type=click.Choice(("allocations", "segments")),
+    default="allocations",
+    help="Of the same: allocations by the stack trace that made them, or segments by that which made PyTorch call "
+    "cudaMalloc for them.",
+)
 @category_options
 @redact_options
 @redact_prefix_option
@@ -73,6 +80,7 @@ def export(
     kind: str,
     output: str,
     at: str,
+    of: str,
     rules: str | None,
     no_inference: bool,
     redact: bool,
@@ -85,8 +93,9 @@ def export(
     perfetto and chrome-trace are memory over time; pprof, speedscope and folded are bytes by stack trace at one moment;
     parquet, csv, duckdb and sqlite are tables; svg and png are pictures.
     """
-    if at != "peak" and kind not in _PROFILES:
-        raise click.UsageError(f"--at goes with --to {', '.join(_PROFILES)}")
+    for name, given in (("at", at != "peak"), ("of", of != "allocations")):
+        if given and kind not in _PROFILES:
+            raise click.UsageError(f"--{name} goes with --to {', '.join(_PROFILES)}")
     if output == "-" and kind in (*_FOLDERS, *_DATABASES):
         raise click.UsageError(f"--to {kind} cannot be written to standard output")
     redaction = redaction_only(redact, redact_pattern, strip_prefix)
@@ -100,7 +109,7 @@ def export(
         elif kind in _DATABASES:
             _write_database(snapshots, kind, output)
         else:
-            pipe_safe(lambda: _write_stream(snapshots, kind, output, at))
+            pipe_safe(lambda: _write_stream(snapshots, kind, output, at, of))
     if kind in _TRACES:
         from snapreport.exporting.trace_files import without_times
 
@@ -119,8 +128,8 @@ def _need(kind: str) -> None:
         raise SnapshotError(f"--to {kind} needs {module}: pip install 'snapreport[export]'") from None
 
 
-def _write_stream(snapshots: Sequence[Snapshot], kind: str, output: str, at: str) -> None:
-    write = _writer(snapshots, kind, at)
+def _write_stream(snapshots: Sequence[Snapshot], kind: str, output: str, at: str, of: str) -> None:
+    write = _writer(snapshots, kind, at, of)
     if output == "-":
         write(sys.stdout.buffer)
         return
@@ -133,7 +142,7 @@ def _write_stream(snapshots: Sequence[Snapshot], kind: str, output: str, at: str
         raise cannot_write(output, "the export", error) from None
 
 
-def _writer(snapshots: Sequence[Snapshot], kind: str, at: str) -> Callable[[BinaryIO], None]:
+def _writer(snapshots: Sequence[Snapshot], kind: str, at: str, of: str) -> Callable[[BinaryIO], None]:
     if kind in _TRACES:
         from snapreport.exporting import trace_files
 
@@ -146,7 +155,7 @@ def _writer(snapshots: Sequence[Snapshot], kind: str, at: str) -> Callable[[Bina
     from snapreport.exporting import stack_profile
 
     profile: Any = getattr(stack_profile, f"write_{kind}")
-    return lambda file: profile(snapshots, file, at)
+    return lambda file: profile(snapshots, file, at, of)
 
 
 def _write_folders(snapshots: Sequence[Snapshot], kind: str, folder: Path, force: bool) -> None:

@@ -25,6 +25,9 @@ from snapreport.commands.shared import (
 )
 from snapreport.terminal import echo
 
+# Spelled out, as --help imports no columns; tests compare it with snapreport.timeline.allocation_groups.
+GROUPINGS = ("stack", "function", "module", "file", "category", "step")
+
 if TYPE_CHECKING:
     from snapreport.contracts.stats import FileStats
     from snapreport.report.source_links import SourceLinks
@@ -42,6 +45,8 @@ if TYPE_CHECKING:
 @click.option(
     "--query", metavar="TEXT", help="Only the allocations that match, e.g. 'size>1MiB live:peak -file:optim'."
 )
+@click.option("--by", type=click.Choice(GROUPINGS), help="A table of all allocations by what made them.")
+@click.option("--tree", is_flag=True, help="The stack traces of what is live at the peak, as a tree.")
 @device_option
 @part_options
 @colour_option
@@ -56,6 +61,8 @@ def stats(
     brief: bool,
     markdown: bool,
     query: str | None,
+    by: str | None,
+    tree: bool,
     devices: tuple[int, ...],
     part: Mapping[str, Any],
     link: str,
@@ -70,6 +77,10 @@ def stats(
         raise click.UsageError("--markdown goes with neither --json nor --query")
     if brief and (markdown or query is not None):
         raise click.UsageError("--brief goes with neither --markdown nor --query")
+    if (by or tree) and (as_json or brief or markdown):
+        raise click.UsageError(f"--{'by' if by else 'tree'} goes with none of --json, --brief and --markdown")
+    if by and tree:
+        raise click.UsageError("--by and --tree are two ways to show the same memory")
     if frames and (brief or not as_json):
         raise click.UsageError("--frames goes with --json")
     if query is not None:
@@ -83,7 +94,12 @@ def stats(
     redaction = redaction_of(redact, redact_pattern, strip_prefix)
     links = SourceLinks(link, () if redaction else strip_prefix)
     snapshots = load_all(snaps, rules, inference=not no_inference, redaction=redaction, devices=devices, part=part)
-    text = _brief(snapshots, as_json) if brief else _text(snapshots, as_json, frames, markdown, query, links)
+    if by or tree:
+        from snapreport.report.group_text import groups_text, tree_text
+
+        text = "\n\n".join(tree_text(one, query) if tree else groups_text(one, str(by), query) for one in snapshots)
+    else:
+        text = _brief(snapshots, as_json) if brief else _text(snapshots, as_json, frames, markdown, query, links)
     pipe_safe(lambda: echo(text))
     if link:
         report_unlinked(links, snapshots)

@@ -17,14 +17,17 @@ from snapreport.reading.recording import Recording
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.fragmentation import live_ids
+from snapreport.timeline.segment_causes import reserved_by_stack
 
 NO_STACK = "no stack trace"
+_COLUMNS = ("stack", "category", "count", "bytes", "total_count", "total_bytes")
 
 
 @dataclass(frozen=True)
 class StackProfile:
     """A device at a moment. rows: ``stack`` Int32, ``category`` String, and of its allocations ``count``, ``bytes``
     that are live at the moment, ``total_count``, ``total_bytes`` of the whole trace (those of before it, too), Int64.
+    Of segments: by the stack trace that made PyTorch ask the driver for them, category "segment".
     """
 
     recording: Recording
@@ -44,10 +47,16 @@ def moment_of(timeline: DeviceTimeline, at: str) -> tuple[int, str]:
     raise SnapshotError(f"--at {at}: neither peak nor end nor an event from 0 to {last}")
 
 
-def stack_profiles(snapshot: Snapshot, at: str = "peak") -> Iterator[StackProfile]:
-    """The profile of each device that has allocations."""
+def stack_profiles(snapshot: Snapshot, at: str = "peak", of: str = "allocations") -> Iterator[StackProfile]:
+    """The profile of each device that has ``allocations``, or ``segments``."""
     for device in snapshot.devices:
         timeline = snapshot.timeline(device)
+        if of == "segments":
+            moment, words = moment_of(timeline, at)
+            if len(rows := reserved_by_stack(timeline, moment)):
+                rows = rows.with_columns(category=pl.lit("segment"))
+                yield StackProfile(snapshot.recording, f"{device_name(timeline.kind, device)} segments {words}", rows)
+            continue
         table = timeline.allocations
         if not len(table):
             continue
@@ -78,19 +87,19 @@ def frame_labels(recording: Recording) -> list[str]:
     ]
 
 
-def write_folded(snapshots: Sequence[Snapshot], file: BinaryIO, at: str) -> None:
+def write_folded(snapshots: Sequence[Snapshot], file: BinaryIO, at: str, of: str) -> None:
     """Brendan Gregg's folded stacks: ``outermost;…;innermost bytes`` per line, the device outermost of all."""
     for snapshot in snapshots:
         # A semicolon separates frames, the last space the bytes, a line break stacks.
         labels = [" ".join(label.replace(";", ",").split()) for label in frame_labels(snapshot.recording)]
-        for profile in stack_profiles(snapshot, at):
+        for profile in stack_profiles(snapshot, at, of):
             by_stack = profile.rows.group_by("stack", maintain_order=True).agg(pl.col("bytes").sum())
             for stack, size in by_stack.filter(pl.col("bytes") > 0).iter_rows():
                 frames = [labels[i] for i in reversed(snapshot.recording.stack(stack))] or [NO_STACK]
                 file.write(f"{';'.join([profile.name, *frames])} {size}\n".encode())
 
 
-def write_speedscope(snapshots: Sequence[Snapshot], file: BinaryIO, at: str) -> None:
+def write_speedscope(snapshots: Sequence[Snapshot], file: BinaryIO, at: str, of: str) -> None:
     """Speedscope's own format (https://www.speedscope.app/file-format-schema.json): a profile per device."""
     frames: list[dict[str, object]] = [{"name": NO_STACK}]
     profiles = []
@@ -98,7 +107,7 @@ def write_speedscope(snapshots: Sequence[Snapshot], file: BinaryIO, at: str) -> 
         base, recording = len(frames), snapshot.recording
         for name, path, line in recording.frames.select("name", "filename", "line").iter_rows():
             frames.append({"name": name, **({} if path in ("", "??") else {"file": path, "line": max(line or 0, 0)})})
-        for profile in stack_profiles(snapshot, at):
+        for profile in stack_profiles(snapshot, at, of):
             by_stack = profile.rows.group_by("stack", maintain_order=True).agg(pl.col("bytes").sum())
             by_stack = by_stack.filter(pl.col("bytes") > 0)
             samples = [[base + i for i in reversed(recording.stack(stack))] or [0] for stack in by_stack["stack"]]
@@ -119,7 +128,7 @@ def write_speedscope(snapshots: Sequence[Snapshot], file: BinaryIO, at: str) -> 
     file.write(json.dumps(document, ensure_ascii=False).encode("utf-8", "replace"))
 
 
-def write_pprof(snapshots: Sequence[Snapshot], file: BinaryIO, at: str) -> None:
+def write_pprof(snapshots: Sequence[Snapshot], file: BinaryIO, at: str, of: str) -> None:
     """Google's profile.proto, gzipped, with the four sample types of a heap profile and labels for device, category."""
     from snapreport.exporting.pprof_messages import Profile
 
@@ -145,8 +154,8 @@ def write_pprof(snapshots: Sequence[Snapshot], file: BinaryIO, at: str) -> None:
                 message.function.add(id=functions[key], name=key[0], system_name=key[0], filename=key[1])
             location = message.location.add(id=len(message.location) + 1)
             location.line.add(function_id=functions[key], line=line or 0)
-        for profile in stack_profiles(snapshot, at):
-            for stack, category, count, size, total_count, total in profile.rows.iter_rows():
+        for profile in stack_profiles(snapshot, at, of):
+            for stack, category, count, size, total_count, total in profile.rows.select(_COLUMNS).iter_rows():
                 sample = message.sample.add(value=[total_count, total, count, size])
                 sample.location_id.extend([base + i for i in recording.stack(stack)] or [1])
                 sample.label.add(key=text("device"), str=text(profile.name))

@@ -10,6 +10,7 @@ from snapreport.findings.diff_cause import cause_of
 from snapreport.findings.live import names_of
 from snapreport.findings.snapshot_series import FEWEST, DeviceSeries, SnapshotSeries
 from snapreport.number_format import bytes_text, plural, share_text
+from snapreport.report.call_tree import Chains, call_tree, tree_lines
 from snapreport.sentence import bytes_part, device_part, joined, sentence
 
 ROWS = 10
@@ -90,6 +91,32 @@ def _stacks(result: SnapshotDiff, device: DeviceDiff) -> list[str]:
         f"    {signed(delta):>11}  {change:<8}  {place}{f' ({stacks} stacks)' if stacks > 1 else ''}"
         for delta, change, place, stacks in changed.select("delta", "change", "place", "stacks").rows()
     ]
+
+
+def diff_tree_text(result: SnapshotDiff) -> str:
+    """The stack traces whose bytes at the peaks differ, as a tree: the whole chain of calls. A stack of both sides has
+    the lines of the later one.
+    """
+    before, after = Chains(result.before.recording), Chains(result.after.recording)
+    lines = [f"{result.before.recording.name} → {result.after.recording.name}"]
+    for device in result.devices:
+        changed = device.stacks[0].filter(pl.col("delta") != 0)
+        title = f"{device_names(device.before.kind, (device.before.device, device.after.device))} at the peaks"
+        rows = changed.select("stack_before", "stack_after", "bytes_before", "bytes_after", "delta").rows()
+        tree = call_tree(
+            title,
+            (
+                (before.of(one) if two is None else after.of(two), (old, new), abs(delta))
+                for one, two, old, new, delta in rows
+            ),
+        )
+        lines += ["", *(tree_lines(tree, _change_cells) if tree.values else [f"{title}: no stack changed"])]
+    return terminal.lines(lines)
+
+
+def _change_cells(values: list[int]) -> str:
+    old, new = values
+    return f"{signed(new - old):>11}  {bytes_text(old):>10} → {bytes_text(new):<10}"
 
 
 def device_names(kind: str, numbers: tuple[int, ...]) -> str:

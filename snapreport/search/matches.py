@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import polars as pl
-
 from snapreport import terminal
 from snapreport.contracts.stats import MatchedStack, Matches
 from snapreport.search.evaluate import Searcher
+from snapreport.timeline.allocation_groups import sums_by
 from snapreport.timeline.operators import stack_labels
 
 TOP = 10
@@ -23,29 +22,16 @@ def device_matches(searcher: Searcher, query: str) -> Matches:
     """
     timeline, found = searcher.timeline, searcher.find(query)
     rows = timeline.allocations.filter(found.mask)
-    free, peak = pl.col("free_event"), timeline.peak_event
-    at_peak = (pl.col("alloc_event") <= peak) & ((free < 0) | (free > peak))
-    live = rows.filter(at_peak)
-    stacks = (
-        rows.group_by("stack")
-        .agg(
-            bytes_at_peak=pl.col("size").filter(at_peak).sum(),
-            count_at_peak=at_peak.sum().cast(pl.Int64),
-            bytes=pl.col("size").sum(),
-            count=pl.len().cast(pl.Int64),
-        )
-        .sort(["bytes_at_peak", "bytes", "stack"], descending=[True, True, False])
-        .head(TOP)
-    )
+    stacks = sums_by(timeline, rows, "stack")
     names = stack_labels(timeline.recording)
     return Matches(
         count=len(rows),
         bytes=int(rows["size"].sum()),
-        count_at_peak=len(live),
-        bytes_at_peak=int(live["size"].sum()),
+        count_at_peak=int(stacks["count_at_peak"].sum()),
+        bytes_at_peak=int(stacks["bytes_at_peak"].sum()),
         top_stacks=[
             MatchedStack(row["stack"], names[row["stack"]], *(row[key] for key in _SUMS))
-            for row in stacks.rows(named=True)
+            for row in stacks.head(TOP).rows(named=True)
         ],
         notes=found.notes,
     )

@@ -1,0 +1,73 @@
+"""``stats --by`` and ``stats --tree``: a device's allocations by what made them, as text for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+import numpy as np
+import polars as pl
+
+from snapreport import terminal
+from snapreport.number_format import bytes_text, count_text, device_name, plural, share_text
+from snapreport.report.call_tree import NO_STACK, Chains, call_tree, tree_lines
+from snapreport.report.summary import file_line
+from snapreport.snapshot import Snapshot
+from snapreport.timeline.allocation_groups import group_sums, sums_by
+from snapreport.timeline.build import DeviceTimeline
+
+ROWS = 30
+_UNNAMED = {"module": "no module", "step": "outside of steps"}
+
+
+def groups_text(snapshot: Snapshot, by: str, query: str | None) -> str:
+    """A table of each device that has allocations: at the peak and over the whole trace."""
+    lines = [file_line(snapshot.recording)]
+    for timeline, mask in _devices(snapshot, query):
+        table = group_sums(timeline, by, mask)
+        lines += ["", _title(timeline, f"by {by}", query)]
+        rows = [["", "at the peak", "share", "count", "in all", "count"]]
+        for name, at_peak, count_at_peak, total, count in table.head(ROWS).iter_rows():
+            share = share_text(at_peak, timeline.peak_bytes) if timeline.peak_bytes else ""
+            numbers = [bytes_text(at_peak), share, count_text(count_at_peak), bytes_text(total), count_text(count)]
+            rows.append([name or _UNNAMED.get(by, NO_STACK), *numbers])
+        lines += terminal.aligned(rows)
+        rest = table.slice(ROWS)
+        if len(rest):
+            lines.append(f"and {plural(len(rest), 'other')}: {bytes_text(int(rest['bytes_at_peak'].sum()))} at the peak")
+    return terminal.lines(lines)
+
+
+def tree_text(snapshot: Snapshot, query: str | None) -> str:
+    """The stack traces of what is live at the peak of each device, as a tree."""
+    chains = Chains(snapshot.recording)
+    lines = [file_line(snapshot.recording)]
+    for timeline, mask in _devices(snapshot, query):
+        rows = timeline.allocations if mask is None else timeline.allocations.filter(mask)
+        sums = sums_by(timeline, rows, "stack").filter(pl.col("count_at_peak") > 0)
+        total = int(sums["bytes_at_peak"].sum())
+        title = _title(timeline, "at the peak", query)
+        stacks = sums.select("stack", "bytes_at_peak", "count_at_peak").rows()
+        tree = call_tree(title, ((chains.of(stack), (size, count), size) for stack, size, count in stacks))
+        if tree.values:
+            lines += ["", *tree_lines(tree, partial(_cells, total))]
+        else:
+            lines += ["", f"{title}: nothing"]
+    return terminal.lines(lines)
+
+
+def _cells(total: int, values: list[int]) -> str:
+    size, count = values
+    return f"{bytes_text(size):>10}  {share_text(size, total):>6}  {count_text(count):>7}×"
+
+
+def _title(timeline: DeviceTimeline, what: str, query: str | None) -> str:
+    return f"{device_name(timeline.kind, timeline.device)} {what}{f' of {query}' if query else ''}"
+
+
+def _devices(snapshot: Snapshot, query: str | None) -> Iterator[tuple[DeviceTimeline, np.ndarray | None]]:
+    """The devices with allocations, and which of those match."""
+    for device in snapshot.devices:
+        timeline = snapshot.timeline(device)
+        if len(timeline.allocations):
+            yield timeline, None if query is None else snapshot.searcher(device).find(query).mask

@@ -34,7 +34,9 @@ def groups_text(snapshot: Snapshot, by: str, query: str | None) -> str:
         lines += terminal.aligned(rows)
         rest = table.slice(ROWS)
         if len(rest):
-            lines.append(f"and {plural(len(rest), 'other')}: {bytes_text(int(rest['bytes_at_peak'].sum()))} at the peak")
+            lines.append(
+                f"and {plural(len(rest), 'other')}: {bytes_text(int(rest['bytes_at_peak'].sum()))} at the peak"
+            )
     return terminal.lines(lines)
 
 

@@ -12,9 +12,9 @@ _MADE = ("segment_alloc", "segment_map")
 
 
 def reserved_by_stack(timeline: DeviceTimeline, position: int) -> pl.DataFrame:
-    """``stack`` Int32 (0: unknown, as of most memory from before the trace), ``bytes``, ``count`` of the ranges that are
-    reserved after event ``position`` (-1: before the first), ``total_bytes``, ``total_count`` Int64 of all that the
-    recording shows, those given back, too. A loop over segment events, each a driver call.
+    """``stack`` Int32 (0: unknown, as of most memory from before the trace), ``bytes``, ``count`` of the ranges that
+    are reserved after event ``position`` (-1: before the first), ``total_bytes``, ``total_count`` Int64 of all that
+    the recording shows, those given back, too. A loop over segment events, each a driver call.
     """
     final = timeline.recording.devices[timeline.device].segments.select("address", stack=pl.col("stack").cast(pl.Int32))
     older = timeline.segment_history.filter(pl.col("alloc_event") < 0).join(

@@ -10,13 +10,16 @@ import tomllib
 from collections.abc import Callable, Container, Iterator
 from graphlib import CycleError, TopologicalSorter
 from html.parser import HTMLParser
+from importlib import metadata
 from pathlib import Path
 
+import click
 import corpus
 import pytest
 from cli import process
 
 import snapreport
+from snapreport.cli import main
 
 PACKAGE = Path(snapreport.__file__).parent
 FLOORS = [
@@ -35,7 +38,7 @@ FLOORS = [
         "sizes",
         "small_numbers",
     },
-    {"output_file", "forks", "sentence"},
+    {"output_file", "forks", "plugins", "sentence"},
     {"reading", "packing", "recorder"},
     {"timeline"},
     {"allocator"},
@@ -282,3 +285,15 @@ def test_compiled_templates_are_kept_where_that_is_possible(tmp_path: Path, monk
     monkeypatch.undo()
     folder = tmp_path / "absent" / "__pycache__"
     assert shown() == first
+
+
+def test_the_wheel_has_a_manual_page_for_every_command() -> None:
+    files = {one.name: one for one in metadata.Distribution.from_name("snapreport").files or ()}
+    if "cli.py" not in files:
+        pytest.skip("a checkout, not an installed wheel: tests/run.py tests that")
+    for name in main.list_commands(click.Context(main)):
+        if name != "report":
+            text = files[f"snapreport-{name}.1"].read_text().replace("\\-", "-")
+            options = [option for param in main.get_command(click.Context(main), name).params for option in param.opts]
+            assert all(option in text for option in options if option.startswith("--")), name
+    assert "--max-size" in files["snapreport.1"].read_text().replace("\\-", "-")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from snapreport import progress
+from snapreport import plugins, progress
 from snapreport.commands.shared import (
     category_options,
     expanded_paths,
@@ -43,11 +43,14 @@ _FOLDERS = ("parquet", "csv")
 _DATABASES = ("duckdb", "sqlite")
 _PICTURES = ("svg", "png")
 FORMATS = (*_TRACES, *_PROFILES, *_FOLDERS, *_DATABASES, *_PICTURES)
+_OF_OTHERS = tuple(name for name in plugins.names(plugins.EXPORTERS) if name not in FORMATS)
 
 
 @click.command()
 @click.argument("snaps", metavar="SNAP...", nargs=-1, required=True, type=click.Path(), callback=expanded_paths)
-@click.option("--to", "kind", type=click.Choice(FORMATS), required=True, help="The format, see docs/export.md.")
+@click.option(
+    "--to", "kind", type=click.Choice((*FORMATS, *_OF_OTHERS)), required=True, help="The format, see docs/export.md."
+)
 @click.option(
     "-o",
     "--output",
@@ -148,6 +151,9 @@ def _writer(snapshots: Sequence[Snapshot], kind: str, at: str, of: str) -> Calla
 
         trace: Any = {"perfetto": trace_files.write_perfetto, "chrome-trace": trace_files.write_chrome_trace}[kind]
         return lambda file: trace(snapshots, file)
+    if kind in _OF_OTHERS:
+        of_others = plugins.load(plugins.EXPORTERS, kind)
+        return lambda file: of_others(snapshots, file)
     if kind in _PICTURES:
         from snapreport.exporting.picture import write_picture
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import subprocess
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -20,8 +21,10 @@ from snapreport.commands.shared import (
     redaction_only,
 )
 from snapreport.output_file import check_output
-from snapreport.reading.redaction import Redaction
 from snapreport.terminal import echo, lines
+
+if TYPE_CHECKING:
+    from snapreport.reading.redaction import Redaction
 
 
 class TimeType(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only

@@ -7,19 +7,22 @@ from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
 
+from snapreport import plugins
 from snapreport.findings.advice import ADVICE, advice_findings
 from snapreport.findings.churn import CHURN
 from snapreport.findings.fragmentation import FRAGMENTATION
 from snapreport.findings.leaks import LEAK, TOO_FEW_STEPS
 from snapreport.findings.live_at_end import LIVE_AT_END
-from snapreport.findings.model import Finding, order
+from snapreport.findings.model import Finding, FindingKind, order
 from snapreport.findings.oom import OOM
 from snapreport.findings.peak import PEAK
 from snapreport.reading.recording import Recording
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
 
-KINDS = (OOM, FRAGMENTATION, LEAK, LIVE_AT_END, CHURN, PEAK, ADVICE)
+KINDS: tuple[FindingKind, ...] = (
+    OOM, FRAGMENTATION, LEAK, LIVE_AT_END, CHURN, PEAK, ADVICE, *plugins.load_all(plugins.FINDINGS),
+)  # fmt: skip
 """Every kind of finding, in the order in which their rules run; advice looks at the others' findings."""
 
 _known: WeakKeyDictionary[Snapshot, tuple[Recording, dict[int, list[Finding]]]] = WeakKeyDictionary()

@@ -15,9 +15,10 @@ import sys
 import tempfile
 import zipfile
 import zlib
+from pathlib import Path
 from typing import IO, BinaryIO
 
-from snapreport import progress, supervision
+from snapreport import plugins, progress, supervision
 from snapreport.errors import SnapshotError, one_line
 from snapreport.forks import check_fork
 from snapreport.reading import safe_pickle
@@ -74,7 +75,20 @@ def open_recording(path: str | os.PathLike[str]) -> Recording:
     except OSError as error:
         raise SnapshotError(f"{_place(shown)}: cannot be read: {error.strerror or error}") from None
     except SnapshotError as error:
+        if found := _read_by_others(shown, name):
+            return found
         raise SnapshotError(f"{_place(shown)}: {error}") from None
+
+
+def _read_by_others(path: str, name: str) -> Recording | None:
+    """By a reader of another installed package; None if there is none for such a file."""
+    if path == "-" or is_remote(path) or not plugins.names(plugins.READERS):
+        return None
+    size = Path(path).stat().st_size
+    for read in plugins.load_all(plugins.READERS):
+        if (raw := read(path)) is not None:
+            return decode(raw, name=name, path=shown_path(path), file_bytes=size, pickle_bytes=_limit(size))
+    return None
 
 
 def _from_json(file: BinaryIO, name: str, path: str, file_bytes: int, size: int) -> Recording:

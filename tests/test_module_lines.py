@@ -5,8 +5,12 @@ from __future__ import annotations
 import corpus
 from click.testing import CliRunner
 
+import snapreport
 from snapreport.cli import main
 from snapreport.contracts.stats import ModuleMemory
+from snapreport.findings.diff import diff, diff_document
+from snapreport.number_format import bytes_text
+from snapreport.report.diff_text import diff_text
 from snapreport.report.module_lines import module_cells, module_rows
 
 MIB = 1 << 20
@@ -62,3 +66,32 @@ def test_text_and_markdown_of_a_recording_with_modules() -> None:
     assert "0–3 × 4  Block" in tree and "qkv × 4  Linear" in tree and "outside modules" in tree
     markdown = CliRunner().invoke(main, ["stats", "--markdown", str(RECORDING)], catch_exceptions=False).output
     assert "| `embedding Embedding` | 12.2 MiB | 9.8% |" in markdown
+
+
+def test_a_comparison_names_modules() -> None:
+    """The first step against the whole recording; numbered modules that changed alike are one row of the text."""
+    whole = snapreport.load(RECORDING)
+    first = whole.part(steps=(0, 1))
+    result = diff(first, whole)
+    peaks = []
+    for snapshot in (first, whole):
+        at = snapshot.timeline(0).peak_event
+        rows = snapshot.allocations(0).to_dicts()
+        live = [r for r in rows if r["alloc_event"] <= at and not 0 <= r["free_event"] <= at]
+            r for r in snapshot.allocations(0).to_dicts() if r["alloc_event"] <= at and not 0 <= r["free_event"] <= at
+        ]
+        sizes: dict[str, int] = {}
+        for row in live:
+            if row["module"] is not None:
+                sizes[row["module"]] = sizes.get(row["module"], 0) + row["size"]
+        peaks.append(sizes)
+    before, after = peaks
+    changes = diff_document(result).devices[0].moments[0].modules
+    assert isinstance(changes, list) and len(changes) > 20
+    expected = {name: after.get(name, 0) - before.get(name, 0) for name in before | after}
+    shown = {change.name: change.delta for change in changes}
+    assert shown.items() <= expected.items()
+    assert all(expected[name] == 0 for name in expected.keys() - shown.keys())
+    rows = diff_text(result).partition("at the peak, by module:\n")[2].partition("at the peak, by function")[0]
+    (qkv,) = [line for line in rows.splitlines() if "layers.*.qkv (4 modules)" in line]
+    assert bytes_text(sum(expected[f"layers.{n}.qkv"] for n in range(4))) in qkv

@@ -66,6 +66,7 @@ class MomentDiff(Struct):
     categories: list[NamedChange]
     functions: list[NamedChange]
     stacks: list[StackChange]
+    modules: Annotated[list[NamedChange] | UnsetType, Meta(description="where they were recorded")] = UNSET
 
 
 class SegmentChange(Struct):

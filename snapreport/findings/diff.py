@@ -57,6 +57,7 @@ class DeviceDiff:
     stacks: list[pl.DataFrame]
     categories: list[pl.DataFrame]
     functions: list[pl.DataFrame]
+    modules: list[pl.DataFrame]
     segments: pl.DataFrame
 
 
@@ -122,24 +123,24 @@ def _device(
 ) -> DeviceDiff:
     one, two = before.timeline(pair[0]), after.timeline(pair[1])
     moments = _moments(one, two)
-    stacks, categories, by_function = [], [], []
+    stacks, categories, by_function, modules = [], [], [], []
     for moment in moments:
         rows = stack_rows(
             stacks_at(one.allocations, moment.before_event), stacks_at(two.allocations, moment.after_event), matching
         )
         stacks.append(rows)
         by_function.append(grouped(rows.with_columns(function=functions.of(rows)), "function"))
-        categories.append(
-            grouped(
-                pl.concat([
-                    _by_category(one.allocations, moment.before_event, "before"),
-                    _by_category(two.allocations, moment.after_event, "after"),
-                ], how="diagonal").fill_null(0),
-                "name",
-            )
-        )  # fmt: skip
+        categories.append(_by("category", (one, two), moment))
+        modules.append(_by("module", (one, two), moment))
     return DeviceDiff(
-        one, two, moments, stacks, categories, by_function, _segments(before.segments(pair[0]), after.segments(pair[1]))
+        one,
+        two,
+        moments,
+        stacks,
+        categories,
+        by_function,
+        modules,
+        _segments(before.segments(pair[0]), after.segments(pair[1])),
     )
 
 
@@ -190,16 +191,21 @@ def _with_change(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(change=change)
 
 
-def _by_category(allocations: pl.DataFrame, event: int, side: str) -> pl.DataFrame:
-    free = pl.col("free_event")
-    other = "after" if side == "before" else "before"
-    return (
-        allocations.filter((pl.col("alloc_event") <= event) & ((free < 0) | (free > event)))
-        .group_by(pl.col("category").cast(pl.String).alias("name"))
-        .agg(pl.col("size").sum().alias(f"bytes_{side}"), pl.len().cast(pl.Int64).alias(f"count_{side}"))
-        .with_columns(pl.lit(0, pl.Int64).alias(f"{what}_{other}") for what in ("bytes", "count"))
-        .select("name", "bytes_before", "bytes_after", "count_before", "count_after")
-    )
+def _by(column: str, sides: tuple[DeviceTimeline, DeviceTimeline], moment: Moment) -> pl.DataFrame:
+    """The changes of what has the same value in a column of the allocations, as :func:`grouped`; null is no value."""
+    rows = []
+    for side, timeline, event in zip(
+        ("before", "after"), sides, (moment.before_event, moment.after_event), strict=True
+    ):
+        free, other = pl.col("free_event"), "after" if side == "before" else "before"
+        rows.append(
+            timeline.allocations.filter((pl.col("alloc_event") <= event) & ((free < 0) | (free > event)))
+            .group_by(pl.col(column).cast(pl.String).alias("name"))
+            .agg(pl.col("size").sum().alias(f"bytes_{side}"), pl.len().cast(pl.Int64).alias(f"count_{side}"))
+            .with_columns(pl.lit(0, pl.Int64).alias(f"{what}_{other}") for what in ("bytes", "count"))
+            .select("name", "bytes_before", "bytes_after", "count_before", "count_after")
+        )
+    return grouped(pl.concat(rows).drop_nulls("name"), "name")
 
 
 def _moments(one: DeviceTimeline, two: DeviceTimeline) -> list[Moment]:
@@ -261,8 +267,8 @@ def diff_document(result: SnapshotDiff, top: int = 50, series: list[SeriesDevice
 
 def _document_device(result: SnapshotDiff, device: DeviceDiff, top: int) -> DiffDevice:
     moments = []
-    for moment, stacks, categories, functions in zip(
-        device.moments, device.stacks, device.categories, device.functions, strict=True
+    for moment, stacks, categories, functions, modules in zip(
+        device.moments, device.stacks, device.categories, device.functions, device.modules, strict=True
     ):
         moments.append(
             MomentDiff(
@@ -274,6 +280,7 @@ def _document_device(result: SnapshotDiff, device: DeviceDiff, top: int) -> Diff
                 delta=moment.after_bytes - moment.before_bytes,
                 categories=convert(categories.rows(named=True), list[NamedChange]),
                 functions=convert(_changed(functions, top), list[NamedChange]),
+                modules=convert(_changed(modules, top), list[NamedChange]) or UNSET,
                 stacks=[_stack_change(result, row) for row in _changed(stacks, top)],
             )
         )

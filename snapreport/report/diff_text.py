@@ -42,7 +42,10 @@ def diff_text(result: SnapshotDiff) -> str:
             else:
                 lines.append(f"  {which}: {_moment(most)}")
         lines += (
-            _rows("category", device.categories[0]) + _rows("function", device.functions[0]) + _stacks(result, device)
+            _rows("category", device.categories[0])
+            + _modules(device.modules[0])
+            + _rows("function", device.functions[0])
+            + _stacks(result, device)
         )
     return terminal.lines(lines)
 
@@ -72,6 +75,25 @@ def _rows(heading: str, table: pl.DataFrame) -> list[str]:
         f"{bytes_text(row['bytes_after']):<10}  {row['change']:<8}  {row['name'] or 'no stack trace'}"
         for row in changed.rows(named=True)
     ]
+
+
+def _modules(table: pl.DataFrame) -> list[str]:
+    """Numbered modules at the same place are one row: what changes in one layer mostly changes in all."""
+    if not len(table):
+        return []
+    part = pl.element()
+    places = pl.when(part.str.contains(r"^\d+$")).then(pl.lit("*")).otherwise(part)
+    place = pl.col("name").str.split(".").list.eval(places).list.join(".").alias("place")
+    sums = pl.col("bytes_before", "bytes_after", "count_before", "count_after", "delta").sum()
+    rows = table.filter(pl.col("change") != "same").sort(pl.col("delta").abs(), descending=True)
+    named = rows.group_by(place, "change", maintain_order=True).agg(
+        sums, modules=pl.len(), first=pl.col("name").first(), most=pl.col("delta").first()
+    )
+    many = pl.format("{} ({} modules", "place", "modules")
+    is_one = pl.col("most").abs() * 2 > pl.col("delta").abs()
+    many = pl.when(is_one).then(pl.format("{}, most in {})", many, "first")).otherwise(pl.format("{})", many))
+    named = named.with_columns(name=pl.when(pl.col("modules") == 1).then("first").otherwise(many))
+    return _rows("module", named.sort(pl.col("delta").abs(), descending=True, maintain_order=True))
 
 
 def _stacks(result: SnapshotDiff, device: DeviceDiff) -> list[str]:

@@ -78,8 +78,6 @@ def test_a_comparison_names_modules() -> None:
         at = snapshot.timeline(0).peak_event
         rows = snapshot.allocations(0).to_dicts()
         live = [r for r in rows if r["alloc_event"] <= at and not 0 <= r["free_event"] <= at]
-            r for r in snapshot.allocations(0).to_dicts() if r["alloc_event"] <= at and not 0 <= r["free_event"] <= at
-        ]
         sizes: dict[str, int] = {}
         for row in live:
             if row["module"] is not None:

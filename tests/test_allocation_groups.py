@@ -49,7 +49,7 @@ def test_groups_are_sums_over_allocations(path: Path, by: str) -> None:
             expected[name, "bytes_at_peak"] += row["size"] * live
             expected[name, "count_at_peak"] += live
         table = group_sums(timeline, by)
-        if by == "stack":  # names of stacks may be the same
+        if by in ("stack", "operator"):  # names of stacks may be the same; operators: the next test
             table = table.sum().with_columns(name=None)
         found = {(row["name"], key): row[key] for row in table.rows(named=True) for key in row if key != "name"}
         if by == "function":  # C++ functions have no file, and lose their arguments
@@ -112,3 +112,16 @@ def test_the_tree_of_a_comparison() -> None:
 @pytest.mark.parametrize("options", [("--by", "file", "--tree"), ("--tree", "--json"), ("--by", "step", "--brief")])
 def test_what_does_not_go_together(options: tuple[str, ...]) -> None:
     assert in_process("stats", MODULES, *options).code == 2
+
+
+def test_operators_are_those_that_the_program_called() -> None:
+    """A transformer of linear layers, norms and an embedding; PyTorch recorded the frames of Python alone."""
+    timeline = corpus.loaded(MODULES).timeline(0)
+    table = group_sums(timeline, "operator")
+    count = dict(table.select("name", "count").iter_rows())
+    calls = timeline.allocations.filter(timeline.allocations["alloc_event"] >= 0)
+    of_modules = calls["module"].drop_nulls().str.extract(r"(\w+)$")
+    assert {"linear", "layer_norm", "embedding", "cross_entropy"} <= count.keys()
+    assert count["embedding"] == 3, "once in each of three steps"
+    assert count["layer_norm"] % 24 == 0, "of eight norms: output, mean and deviation"
+    assert of_modules.is_in(["first", "second"]).sum() >= count["layer_norm"]

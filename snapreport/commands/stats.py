@@ -26,7 +26,7 @@ from snapreport.commands.shared import (
 from snapreport.terminal import echo
 
 # Spelled out, as --help imports no columns; tests compare it with snapreport.timeline.allocation_groups.
-GROUPINGS = ("stack", "function", "module", "file", "category", "step")
+GROUPINGS = ("stack", "function", "module", "file", "operator", "category", "step")
 
 if TYPE_CHECKING:
     from snapreport.contracts.stats import FileStats

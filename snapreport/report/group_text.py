@@ -17,7 +17,7 @@ from snapreport.timeline.allocation_groups import group_sums, sums_by
 from snapreport.timeline.build import DeviceTimeline
 
 ROWS = 30
-_UNNAMED = {"module": "no module", "step": "outside of steps"}
+_UNNAMED = {"module": "no module", "operator": "no operator", "step": "outside of steps"}
 
 
 def groups_text(snapshot: Snapshot, by: str, query: str | None) -> str:

@@ -7,10 +7,10 @@ import polars as pl
 
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.modules import ModulePaths
-from snapreport.timeline.operators import stack_labels
+from snapreport.timeline.operators import called_operators, stack_labels
 from snapreport.timeline.own_code import own_frames, own_functions
 
-GROUPINGS = ("stack", "function", "module", "file", "category", "step")
+GROUPINGS = ("stack", "function", "module", "file", "operator", "category", "step")
 
 
 def group_sums(timeline: DeviceTimeline, by: str, mask: np.ndarray | None = None) -> pl.DataFrame:
@@ -51,7 +51,7 @@ def _names(timeline: DeviceTimeline, by: str) -> pl.Series:
         frame = pl.Series(own_frames(recording))
         of_stack = recording.frames["filename"].gather(frame.set(frame < 0, None))
     else:
-        of_stack = {"stack": stack_labels, "function": own_functions}[by](recording)
+        of_stack = {"stack": stack_labels, "function": own_functions, "operator": called_operators}[by](recording)
     return of_stack.gather(table["stack"]).replace({"": None})
 
 

@@ -76,6 +76,14 @@ def stack_operators(recording: Recording) -> pl.Series:
 
 
 @memoize
+def called_operators(recording: Recording) -> pl.Series:
+    """String per stack: the operator that the program called there, the outermost one that says more than that it makes
+    a tensor; "" where the stack shows none.
+    """
+    return _outer_and_inner(recording)[0]
+
+
+@memoize
 def stack_labels(recording: Recording) -> pl.Series:
     """String per stack: its name, ``forward dit.py:125 · linear from train.py:42``; "" for an empty stack."""
     operator = pl.lit(stack_operators(recording))

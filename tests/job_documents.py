@@ -66,6 +66,7 @@ def planted_job(ranks: int = 64, *, seed: int = 1, hosts_of: int = 8, columns: i
     stack_bytes = np.empty((len(STACKS), ranks))
     shares = 1 / np.arange(3, len(STACKS) + 3)
     stack_bytes[:] = shares[:, None] / shares.sum() * base[None, :] * 0.98
+    stack_bytes[-1] /= 1000  # of no weight anywhere
     stack_bytes[DISPATCH] = 0.02 * base
     stack_bytes[DISPATCH, outlier] += 6.1 * GIB
     return _document(ranks, stage, outlier, oom_step, hosts_of, allocated, reserved, unused, peak, stack_bytes)

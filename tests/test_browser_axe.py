@@ -56,6 +56,50 @@ def test_axe_finds_nothing(look: str, report_of: Callable[..., Path], open_repor
     assert not {view: violations for view, violations in found.items() if violations}
 
 
+@pytest.mark.parametrize("look", ["light", "dark", "small"])
+def test_axe_finds_nothing_in_what_opens(
+    look: str, report_of: Callable[..., Path], open_report: Callable[..., Any]
+) -> None:
+    """A selected range, its sums in the table, a story, callers and callees, and menus of a right click."""
+    if not AXE.exists():
+        pytest.skip("axe-core is not installed: run `npm ci` in static/")
+    opened = open_report(report_of(corpus.path_of("oom")), **LOOKS[look])
+    opened.js(AXE.read_text(encoding="utf-8") + "; void 0")
+    found = {}
+    for name, view, options in (
+        ("range", "timeline", {"timeline.range": "3..40"}),
+        ("sums", "table", {"timeline.range": "3..40", "table.range": "window"}),
+        ("story", "timeline", {"story.step": "2"}),
+        ("flame", "flame", {}),
+    ):
+        opened.set_view(view=view, options=options)
+        opened.settle()
+        found[name] = opened.js(RUN)
+    page = opened.page
+    opened.set_view(view="table", options={})
+    opened.settle()
+    page.locator(".table .list-body > .list-row").first.click(button="right", position={"x": 30, "y": 12})
+    assert page.locator(".context-menu").count() == 1
+    found["table's menu"] = opened.js(RUN)
+    page.keyboard.press("Escape")
+    opened.set_view(view="flame", options={"flame.chains": "none"})
+    opened.settle()
+    page.locator(".flame-plot").focus()
+    for key in ("Home", "ArrowDown", "ArrowDown"):
+        page.keyboard.press(key)
+    # The key for menus, which playwright cannot press.
+    opened.js(
+        "document.querySelector('.flame-plot').dispatchEvent("
+        "new MouseEvent('contextmenu', {bubbles: true, cancelable: true}))"
+    )
+    found["flame graph's menu"] = opened.js(RUN)
+    page.locator(".context-menu [role=menuitem]").first.click()
+    opened.settle()
+    assert "flame.middle" in opened.view()["options"]
+    found["callers and callees"] = opened.js(RUN)
+    assert not {name: violations for name, violations in found.items() if violations}
+
+
 @pytest.mark.parametrize("name", ["job", "diff"])
 def test_axe_finds_nothing_in_jobs_and_differences(name: str, tmp_path: Path, open_report: Callable[..., Any]) -> None:
     if not AXE.exists():

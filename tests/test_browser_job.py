@@ -99,6 +99,10 @@ def test_cells_say_what_was_planted(borrow_report: Callable[..., Any], job_path:
 def test_brushing_is_linked_to_every_part(borrow_report: Callable[..., Any], job_path: Path, planted: Planted) -> None:
     opened = borrow_report(job_path, "#view=job&job.tab=stacks")
     page = opened.page
+    heavy = np.flatnonzero(planted.stack_bytes.max(axis=1) >= 0.001 * planted.allocated.max())
+    assert sorted(row["stack"] for row in debug(opened)["panel"]) == heavy.tolist(), "rows of no weight are folded"
+    page.get_by_role("button", name="of less than 0.1%").click()
+    opened.until(f"snapreport.debug.view().panel.length === {len(planted.stack_bytes)}")
     for row in debug(opened)["panel"]:
         assert row["maxRow"] == planted.stack_bytes[row["stack"]].argmax(), "ranks that differ by less than is stored"
     page.mouse.move(*cell(opened, 48, 10))
@@ -175,6 +179,7 @@ def test_the_keyboard_keeps_its_place(borrow_report: Callable[..., Any], job_pat
     def focus() -> str:
         return str(opened.js("document.activeElement.className + ' ' + document.activeElement.textContent"))
 
+    set_options(opened, tab="groups")
     group = page.locator(".job-group-name").nth(2)
     group.focus()
     page.keyboard.press("Enter")
@@ -184,6 +189,7 @@ def test_the_keyboard_keeps_its_place(borrow_report: Callable[..., Any], job_pat
     page.keyboard.press("Enter")
     opened.until("snapreport.getView().options['job.group'] === undefined")
     assert opened.js("document.activeElement.className") == "job-map surface"
+    set_options(opened, tab="findings")
     page.locator(".job-outlier a").first.focus()
     page.keyboard.press("Enter")
     opened.until("snapreport.debug.view().tab === 'rank'")

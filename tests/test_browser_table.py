@@ -17,6 +17,8 @@ import pytest
 import table_oracle
 from test_annotations import T0, event
 
+from snapreport.number_format import bytes_text
+
 GROUPINGS = ("stack", "func", "file", "line", "category", "step", "size", "stream", "pool")
 REAL = [name for name in ("train_22k_events.pickle", "expandable_oom_3gpu.pickle") if name in corpus.real_names()]
 CATCH = """button => new Promise(done => {
@@ -539,17 +541,8 @@ def test_rows_are_filtered_by_name(table: Callable[..., Table]) -> None:
     assert len(opened.csv()) == len(every)
 
 
-@pytest.mark.parametrize("name", ["training.pickle.gz", *REAL])
-def test_a_window_is_summed(table: Callable[..., Table], name: str) -> None:
-    """Allocated, freed and peak of each group in the events of the timeline's window, counted event by event."""
-    opened = table(name)
-    device = opened.device
-    n = len(device.events)
-    first, last = n // 3, n // 3 + min(n // 4, 400)
-    opened.opened.set_view(
-        view="table", x=[first - 0.5, last + 0.5], options={"table.group": "func", "table.range": "window"}
-    )
-    keys = table_oracle.keys_of(opened.path, opened.number, device, "func")
+def sums_in_range(device: Any, keys: list[Any], first: int, last: int) -> dict[Any, list[int]]:
+    """Bytes allocated, freed and held at most by each key of what lives within some events, counted event by event."""
     living = [a.alloc_event <= last and not (0 <= a.free_event < first) for a in device.allocations]
     expected: dict[Any, list[int]] = {}
     for a, key, lives in zip(device.allocations, keys, living, strict=True):
@@ -564,6 +557,20 @@ def test_a_window_is_summed(table: Callable[..., Table], name: str) -> None:
                 held[key] = held.get(key, 0) + a.size
         for key, size in held.items():
             expected[key][2] = max(expected[key][2], size)
+    return expected
+
+
+@pytest.mark.parametrize("name", ["training.pickle.gz", *REAL])
+def test_a_window_is_summed(table: Callable[..., Table], name: str) -> None:
+    """Allocated, freed and peak of each group in the events of the timeline's window, counted event by event."""
+    opened = table(name)
+    device = opened.device
+    n = len(device.events)
+    first, last = n // 3, n // 3 + min(n // 4, 400)
+    opened.opened.set_view(
+        view="table", x=[first - 0.5, last + 0.5], options={"table.group": "func", "table.range": "window"}
+    )
+    expected = sums_in_range(device, table_oracle.keys_of(opened.path, opened.number, device, "func"), first, last)
     columns = ("allocated_bytes", "freed_bytes", "range_peak_bytes")
     got = {row["function"]: [int(row[column]) for column in columns] for row in opened.csv()}
     assert got == expected
@@ -580,6 +587,81 @@ def test_a_window_is_summed(table: Callable[..., Table], name: str) -> None:
     page.get_by_label("Sum the window").uncheck()
     opened.opened.settle()
     assert opened.debug()["range"] is None and "live" in opened.debug()["columns"]
+
+
+def test_a_selected_range_is_summed(table: Callable[..., Table]) -> None:
+    """A drag with shift selects events: their sums are beside the timeline and in the table, until it is cleared."""
+    opened = table("training.pickle.gz")
+    page, device = opened.opened.page, opened.device
+    opened.opened.set_view(view="timeline")
+    plot = opened.opened.plot()
+    edges = [opened.opened.place_of(plot["left"] + share * plot["width"], plot["top"] + 9)[0] for share in (0.3, 0.4)]
+    drag_with_shift(opened.opened, 0.3, 0.4)
+    first, last = map(int, opened.opened.view()["options"]["timeline.range"].split(".."))
+    assert (first, last) == (pytest.approx(edges[0], abs=2), pytest.approx(edges[1], abs=2))
+    total = sums_in_range(device, [0] * len(device.allocations), first, last)[0]
+    facts = page.locator(".details dd").all_inner_texts()
+    assert [fact.split(" in ")[0] for fact in facts] == [
+        bytes_text(total[0]), bytes_text(total[1]), change_text(total[0] - total[1]), bytes_text(total[2]),
+    ]  # fmt: skip
+    by_stack = sums_in_range(device, [a.stack for a in device.allocations], first, last)
+    nets = sorted((abs(allocated - freed) for allocated, freed, _ in by_stack.values()), reverse=True)
+    shown = page.locator(".details .sibling-list button").first.inner_text()
+    assert shown[1:].startswith(bytes_text(nets[0]))
+    page.get_by_role("button", name="in the table").click()
+    opened.opened.settle()
+    assert opened.debug()["range"] == {"first": first, "last": last}
+    page.get_by_label("Last event").fill(str(last + 5))
+    page.get_by_label("Last event").press("Enter")
+    opened.opened.settle()
+    assert opened.opened.view()["options"]["timeline.range"] == f"{first}..{last + 5}"
+    page.get_by_role("button", name="Clear", exact=True).click()
+    opened.opened.settle()
+    assert opened.debug()["range"] == {"first": 0, "last": len(device.events) - 1}, "the window"
+    opened.opened.set_view(view="timeline", x=[99.5, 200.5], options={})
+    page.locator(".plot").focus()
+    page.keyboard.press("g")
+    opened.opened.until("snapreport.getView().options['timeline.range'] === '100..200'")
+    page.keyboard.press("Escape")
+    opened.opened.until("!('timeline.range' in snapreport.getView().options)")
+    assert page.locator(".details").is_hidden()
+
+
+def drag_with_shift(opened: Any, start: float, end: float) -> None:
+    """From one share of the plot's width to another."""
+    page, plot = opened.page, opened.plot()
+    x0, x1 = (plot["left"] + share * plot["width"] for share in (start, end))
+    page.keyboard.down("Shift")
+    page.mouse.move(x0, plot["top"] + 20)
+    page.mouse.down()
+    page.mouse.move(x1, plot["top"] + 60, steps=3)
+    page.mouse.up()
+    page.keyboard.up("Shift")
+    opened.settle()
+
+
+def change_text(value: int) -> str:
+    return f"{'−' if value < 0 else '+'}{bytes_text(abs(value))}" if value else "±0 B"
+
+
+def test_right_click_filters_in_the_timeline_and_the_events(table: Callable[..., Table]) -> None:
+    opened = table("training.pickle.gz")
+    page, device = opened.opened.page, opened.device
+    opened.opened.set_view(view="timeline")
+    held = device.allocations[max(range(len(device.allocations)), key=lambda i: device.allocations[i].size)]
+    moment = held.alloc_event + 1
+    opened.opened.set_view(x=[moment - 2, moment + 2])
+    middle = sum(a.size for a in device.allocations if a.lives_at(moment)) // 2
+    expected = opened.opened.js("([event, byte]) => snapreport.pick(0, event, byte)", [moment, middle])
+    page.mouse.click(*opened.opened.pixel_of(moment + 0.5, middle), button="right")
+    page.locator(".context-menu [role=menuitem]").filter(has_text="Search for size").click()
+    opened.opened.settle()
+    assert opened.opened.view()["query"] == f"size:{expected['size']}"
+    opened.opened.set_view(view="events", query="", at=held.alloc_event)
+    page.locator(".events .list-row.cursor").click(button="right")
+    page.locator(".context-menu [role=menuitem]").filter(has_text="Leave out stack").click()
+    opened.opened.settle()
+    assert opened.opened.view()["query"].startswith("-stack:")
 
 
 def test_a_row_s_menu_filters(table: Callable[..., Table]) -> None:

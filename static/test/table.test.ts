@@ -1,15 +1,17 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { DeviceData } from '../src/data/model'
+import { commonStart, without } from '../src/data/common-start'
+import type { DeviceData, Frame, Stacks } from '../src/data/model'
 import { csvLine, fileName } from '../src/ui/download'
 import { ScrollMap } from '../src/ui/scroll-map'
 import { allocationOf, ALLOC, indexEvents, listed, OTHER, REQUEST, UNKNOWN } from '../src/views/events/event-index'
 import { readPlace } from '../src/views/events/events-tools'
+import { callersOf, withCallers } from '../src/views/shared/callers'
 import { quoted } from '../src/search/grammar'
 import type { Groups } from '../src/views/table/grouping'
 import { countEmpty, inOrder, keysOf, keysOfWords, NONE, ranksOf } from '../src/views/table/order'
 import { type Row, withWeight } from '../src/views/diff/compare'
-import { rangeOf, sumsInRange } from '../src/views/table/range'
+import { rangeOf, readEventRange, sumsInRange, writeEventRange } from '../src/views/shared/range-sums'
 import { RowPlan } from '../src/views/table/row-plan'
 import { mainCategories } from '../src/views/table/sums'
 import { info, random, randomDevice } from './trace'
@@ -321,6 +323,7 @@ test('rows of a difference that say nothing are folded: equal lines with other c
   const row = (name: string, before: number, after: number): Row => ({
     key: 0,
     name,
+    short: '',
     before,
     after,
     countBefore: 1,
@@ -340,4 +343,96 @@ test('rows of a difference that say nothing are folded: equal lines with other c
   )
   assert.equal(withWeight(rows, 'function', 1000).length, 3, 'names of functions have no callers')
   assert.equal(withWeight(rows.slice(3), 'stack', 1000).length, 1, 'all, where none says anything')
+})
+
+/** Stacks as texts, innermost frame first: "forward linear" is Python, "at::x" is not. */
+function stacksOf(...texts: string[]): Stacks {
+  const frames: Frame[] = []
+  const [frameOf, caller]: [number[], number[]] = [[], []]
+  const nodes = new Map<string, number>()
+  const leaf = texts.map((text) => {
+    let above = -1
+    const names = text.split(' ').reverse()
+    names.forEach((name, i) => {
+      const key = names.slice(0, i + 1).join(' ')
+      if (!nodes.has(key)) {
+        let id = frames.findIndex((frame) => frame.name === name)
+        if (id < 0) id = frames.push({ name, python: !name.includes('::') } as Frame) - 1
+        nodes.set(key, frameOf.push(id) - 1)
+        caller.push(above)
+      }
+      above = nodes.get(key)!
+    })
+    return above
+  })
+  const top = (stack: number): Frame =>
+    frames[frameOf[stack < 0 ? 0 : firstPython(leaf[stack], frameOf, caller, frames)]]
+  const trie = { frameOf: Int32Array.from(frameOf), caller: Int32Array.from(caller), leaf: Int32Array.from(leaf) }
+  return {
+    count: texts.length,
+    top,
+    operator: () => '',
+    trie: { ...trie, frame: (id: number) => frames[id] },
+  } as unknown as Stacks
+}
+
+function firstPython(node: number, frameOf: number[], caller: number[], frames: Frame[]): number {
+  while (!frames[frameOf[node]].python) node = caller[node]
+  return node
+}
+
+test('callers that most stacks share are said once, and stacks that read alike are told apart farther out', () => {
+  const named = (...texts: string[]): { names: string[]; common: string } => {
+    const stacks = stacksOf(...texts)
+    const callers = callersOf(stacks, texts.keys(), (frame) => frame.python)
+    const name = (frame: Frame): string => frame.name
+    return {
+      names: texts.map((_, stack) => withCallers(name(stacks.top(stack)!), callers.of(stack), name, ' < ')),
+      common: callers.common.map(name).join(' < '),
+    }
+  }
+  assert.deepEqual(
+    named('at::mm mlp block train main', 'softmax attention block train main', 'norm block train main'),
+    {
+      names: ['mlp < …', 'softmax < attention < …', 'norm < …'],
+      common: 'block < train',
+    },
+  )
+  assert.deepEqual(
+    named('a b c d train main', 'e f g d train main').names,
+    ['a < b < c', 'e < f < g'],
+    'nothing is cut that would not be named',
+  )
+  assert.deepEqual(
+    named('mm linear attention up x main', 'mm linear attention down x main', 'mm linear attention down y main').names,
+    [
+      'mm < linear < attention < … up',
+      'mm < linear < attention < … down < … x',
+      'mm < linear < attention < … down < … y',
+    ],
+  )
+  assert.deepEqual(named('a b', 'c d', 'e b', 'f b').names, ['a < b', 'c < d', 'e < b', 'f < b'], 'three of four')
+})
+
+test('what most names begin with is cut at a separator, never a name of its own', () => {
+  const parts = ['model.decoder.0.attn', 'model.decoder.0.mlp', 'model.decoder.1.attn', 'model.decoder.11', 'head']
+  assert.equal(commonStart(parts), 'model.decoder.')
+  assert.deepEqual(
+    parts.map((name) => without(name, 'model.decoder.')),
+    ['…0.attn', '…0.mlp', '…1.attn', '…11', 'head'],
+  )
+  assert.equal(commonStart(['memory_snapshot-rank0.pickle', 'memory_snapshot-rank12.pickle']), 'memory_snapshot-')
+  assert.equal(commonStart(['model.py:1', 'model.py:2']), '', 'too short to be worth a note')
+  assert.equal(commonStart(['before_the_fix.pickle', 'after_the_fix.pickle']), '')
+  assert.equal(commonStart(['only_one_name']), '')
+  assert.equal(without('model.decoder.', 'model.decoder.'), 'model.decoder.')
+})
+
+test('a selected range is read within the events of a device', () => {
+  const ten = info({ events: 10 })
+  assert.deepEqual(readEventRange('3..7', ten), { first: 3, last: 7 })
+  assert.deepEqual(readEventRange('8..99', ten), { first: 8, last: 9 })
+  assert.equal(readEventRange('7', ten), null)
+  assert.equal(readEventRange('3..7', info({ events: 0 })), null)
+  assert.deepEqual(readEventRange(writeEventRange({ first: 4, last: 4 }), ten), { first: 4, last: 4 })
 })

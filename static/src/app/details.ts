@@ -1,14 +1,16 @@
-// The panel beside the picture: everything about the selected allocation, an out-of-memory event, or a stack.
+// The panel beside the picture: everything about the selected allocation, an out-of-memory event, a stack, or a range.
 
 import type { DeviceData, Stacks } from '../data/model'
 import type { SourceLines } from '../data/source-links'
 import { formatBytes, formatBytesExact, formatCount } from '../layout/format'
 import type { Matches } from '../search/matches'
 import { copyButton, fill, h } from '../ui/dom'
-import type { Store } from '../ui/state'
+import { RANGE, type Store } from '../ui/state'
 import { nameOfStack } from '../views/shared/describe'
+import { readEventRange } from '../views/shared/range-sums'
 import type { Scene } from '../views/shared/scene'
 import { oomDetails, oomTitle } from './details-oom'
+import { rangeDetails, rangeTitle } from './details-range'
 import { factsList, type Links, rowsOf } from './details-rows'
 import { allocationsPart, type DetailsParts, stackDetails, stackPart } from './details-stack'
 
@@ -47,8 +49,9 @@ export class DetailsPanel {
 
   /** `swatch`: the colour of the selected allocation; `matches`: of the query, computed when a stack is shown. */
   render(scene: Scene | null, swatch: string | null, matches: () => Matches | null): void {
-    const { select, oom, stack, noise, device, at, query } = this.store.state
-    const kind = select !== null ? 'allocation' : oom !== null ? 'oom' : stack !== null ? 'stack' : ''
+    const { select, oom, stack, noise, device, at, query, options, view } = this.store.state
+    const range = view === 'timeline' ? options[RANGE] : undefined
+    const kind = select !== null ? 'allocation' : oom !== null ? 'oom' : stack !== null ? 'stack' : range ? 'range' : ''
     this.element.hidden = kind === ''
     this.last = [scene, swatch, matches]
     if (kind === '') {
@@ -59,7 +62,8 @@ export class DetailsPanel {
     // Times of a large device are read later than the rest, and only on demand.
     const timed = Boolean(data?.timeUs)
     const key = [device, select, oom, stack, noise, swatch, Boolean(data), timed, this.source !== null, at]
-    const shown = [...key, kind === 'stack' && query].join('/')
+    const isOfQuery = kind === 'stack' || kind === 'range'
+    const shown = [...key, isOfQuery && query, kind === 'range' && range].join('/')
     if (shown === this.shown) return
     // Newly opened details start at the top; details that are shown again keep their scroll position.
     const isOther = `${device}/${kind}/${select}/${oom}/${stack}` !== this.kind
@@ -121,6 +125,16 @@ export class DetailsPanel {
         label: 'Stack trace',
         swatch: null,
         parts: stackDetails(parts, scene, data, stacks, matches()),
+      }
+    }
+    if (kind === 'range') {
+      const range = readEventRange(this.store.state.options[RANGE], scene.info)
+      if (!range) return words('No such range', 'This device has no events.')
+      return {
+        title: rangeTitle(range),
+        label: 'Selected range',
+        swatch: null,
+        parts: rangeDetails(this.store, data, stacks, range, matches()),
       }
     }
     if (select! >= data.N)

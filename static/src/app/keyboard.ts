@@ -30,6 +30,7 @@ const HELP: readonly KeyHelp[] = [
       ['T', 'Event or time axis'],
       ['B', 'Box zoom by plain drag'],
       ['R, Shift + R', 'Ruler: drag to measure; measure the window'],
+      ['G, Shift + drag', 'Select the range on screen, or a part of it: what is allocated and freed there'],
       [', .', 'Zoom to the step or span before or after'],
     ],
   },
@@ -82,6 +83,7 @@ const HELP: readonly KeyHelp[] = [
       ['Ctrl or Alt + drag', 'Zoom to a box'],
       ['Double click', 'Show everything'],
       ['Click', 'Pin an allocation'],
+      ['Right click', 'Search for what is there, or leave it out'],
     ],
   },
   {
@@ -184,6 +186,8 @@ function runKey(event: KeyboardEvent, actions: KeyActions): boolean {
       return (actions.toggleAxis(), true)
     case 'm':
       return (timeline.markMoment(), true)
+    case 'g':
+      return (timeline.selectRange(), true)
     case '[':
       return (actions.step(-1), true)
     case ']':

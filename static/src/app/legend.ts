@@ -4,7 +4,7 @@ import { positionOf } from '../data/held-memory'
 import type { DeviceData, DeviceInfo } from '../data/model'
 import { dominantStack, stackShares } from '../data/held-memory'
 import { formatBytes, formatCount } from '../layout/format'
-import { deviceName } from '../ui/devices'
+import { deviceLabel } from '../ui/devices'
 import { h } from '../ui/dom'
 import { formatShare, plural } from '../ui/format'
 import { frameLabel } from '../ui/frame-label'
@@ -254,7 +254,7 @@ export class LegendHost {
     const shown =
       hasLegend(state, view) && scene?.data && colouring ? { info: scene.info, data: scene.data, colouring } : null
     const info = client.devices[state.device]
-    const name = split().pane && info ? `First pane, ${deviceName(client.manifest, info)}` : null
+    const name = split().pane && info ? `First pane, ${deviceLabel(client.manifest, info)}` : null
     this.legend.render(state, shown, view === 'timeline' ? timeline.hoveredPosition : null, name)
   }
 

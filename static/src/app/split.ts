@@ -3,7 +3,7 @@
 import { positionOf } from '../data/held-memory'
 import type { DeviceInfo } from '../data/model'
 import { formatBytes, formatCount } from '../layout/format'
-import { deviceName, hasData } from '../ui/devices'
+import { deviceLabel, hasData } from '../ui/devices'
 import { h } from '../ui/dom'
 import { afterSecond, canSplit, firstSecond, type Second, secondOf, stateOfSecond, withSecond } from '../ui/second'
 import { type State, Store } from '../ui/state'
@@ -179,7 +179,7 @@ export class SecondPane {
     }
     this.stage = new Stage(parts, (error) => page.tell(`This view cannot be shown: ${String(error)}`))
     for (const info of client.devices.filter(hasData))
-      this.device.append(h('option', { value: info.index }, deviceName(client.manifest, info)))
+      this.device.append(h('option', { value: info.index }, deviceLabel(client.manifest, info)))
     this.device.addEventListener('change', () => this.store.set({ device: Number(this.device.value) }))
     this.linked.addEventListener('change', () => this.change({ apart: !this.linked.checked, x: this.store.state.x }))
     this.stacked = h(
@@ -313,7 +313,7 @@ export class SecondPane {
 /** What the head of the first pane says: "rank1.pickle · cuda:0, event 18,277 (peak), 63.5 GiB allocated". */
 function paneTitle(client: DataClient, state: State, allocated: number | null): string {
   const info = client.devices[state.device]
-  return `${deviceName(client.manifest, info)}, ${momentTitle(state, info, allocated)}`
+  return `${deviceLabel(client.manifest, info)}, ${momentTitle(state, info, allocated)}`
 }
 
 function momentTitle({ at }: State, info: DeviceInfo, allocated: number | null): string {

@@ -1,7 +1,7 @@
 // Tabs, the device, the axis and a few buttons. Shows the state and changes it; has none of its own.
 
 import type { DeviceInfo } from '../data/model'
-import { deviceName, deviceSummary, hasData, viewsOf } from '../ui/devices'
+import { deviceLabel, deviceSummary, hasData, viewsOf } from '../ui/devices'
 import { h } from '../ui/dom'
 import { canSplit } from '../ui/second'
 import { COLOURS, type ColourBy, type State, type Store, type ViewName } from '../ui/state'
@@ -77,7 +77,7 @@ export class Toolbar {
     this.device = h('select', { 'aria-label': 'Device', title: 'Device' })
     for (const info of client.devices) {
       this.device.append(
-        h('option', { value: info.index }, `${deviceName(client.manifest, info)} (${deviceSummary(info)})`),
+        h('option', { value: info.index }, `${deviceLabel(client.manifest, info)} (${deviceSummary(info)})`),
       )
     }
     this.device.addEventListener('change', () => store.set({ device: Number(this.device.value) }))

@@ -1,15 +1,19 @@
-// Findings of all ranks, each once: "on 61 of 64 ranks".
+// What was found: ranks that are outliers of their groups with the stacks that set them apart, and the findings of all ranks,
+// each once: "on 61 of 64 ranks".
 
-import type { JobFinding } from '../data/contracts'
+import type { JobFinding, JobOutlier } from '../data/contracts'
 import { formatCount } from '../layout/format'
 import { fill, h } from '../ui/dom'
+import { outlierStacks } from './groups-panel'
 import type { JobModel } from './job-model'
 import { type JobActions, rowsInWords } from './job-state'
 import { linkedSentence, rankLink } from './links'
 import type { Panel } from './panel'
 
 const SEVERITY: Record<JobFinding['severity'], string> = { error: 'Error', warning: 'Warning', info: 'Note' }
-/** The words of the summary (snapreport/report/finding_cards.py). */
+/** Outliers before the rest is counted, and stacks named for each. */
+const OUTLIERS = 12
+const STACKS_OF_OUTLIER = 5
 
 export class FindingsPanel implements Panel {
   readonly element = h('div', { class: 'job-findings' })
@@ -21,12 +25,18 @@ export class FindingsPanel implements Panel {
     const { data, state } = model
     // Where some ranks are brushed, only their findings.
     const shown = data.manifest.findings.filter(({ rows }) => !state.rows || rows.some((row) => state.rows!.has(row)))
-    const key = `${shown.map((finding) => data.manifest.findings.indexOf(finding)).join()}/${state.rows?.size}`
+    const outliers = data.manifest.outliers.filter(({ row }) => !state.rows || state.rows.has(row))
+    const key = `${state.row}/${shown.map((finding) => data.manifest.findings.indexOf(finding)).join()}/${[...(state.rows ?? [])].join()}`
     if (key === this.drawn) return
     this.drawn = key
     const where = state.rows ? 'on the selected ranks' : 'on any rank'
     fill(
       this.element,
+      outliers.length === 0 &&
+        h('p', { class: 'soft' }, `${state.rows ? 'No selected' : 'No'} rank is an outlier of its group.`),
+      ...outliers.slice(0, OUTLIERS).map((outlier) => this.outlierCard(model, outlier)),
+      outliers.length > OUTLIERS &&
+        h('p', { class: 'soft' }, `${outliers.length - OUTLIERS} more outliers; sort the ranks by "Above its group".`),
       shown.length === 0 && h('p', { class: 'soft' }, `Nothing was found ${where}.`),
       ...shown.map((finding) => this.card(model, finding)),
     )
@@ -55,6 +65,14 @@ export class FindingsPanel implements Panel {
           h('span', { class: 'soft' }, 'The numbers are those of ', rankLink(data, this.actions, row), '.'),
       ),
       ...detail.map((line) => h('p', {}, linkedSentence(data, this.actions, line))),
+    )
+  }
+  private outlierCard({ data, state }: JobModel, { row, sentence, stacks }: JobOutlier): HTMLElement {
+    return h(
+      'article',
+      { class: row === state.row ? 'job-outlier picked' : 'job-outlier' },
+      h('h2', {}, linkedSentence(data, this.actions, sentence)),
+      outlierStacks(data, this.actions, stacks.slice(0, STACKS_OF_OUTLIER)),
     )
   }
 }

@@ -1,20 +1,19 @@
-// Ranks grouped by what they hold: the spread of each group, and its outliers with the stacks that set them apart.
+// Ranks grouped by what they hold: the spread of each group, and its outliers.
 
 import type { JobGroup, JobOutlier } from '../data/contracts'
 import { formatBytes } from '../layout/format'
 import { fill, h } from '../ui/dom'
-import { capital, plural } from '../ui/format'
+import { formatChange, capital, plural } from '../ui/format'
 import { prepareCanvas } from '../views/shared/canvas-view'
 import { css, groupColour } from '../views/shared/inks'
 import { beyondNote, type Panel } from './panel'
 import { type JobModel, rangeName } from './job-model'
 import { type JobActions, rowsInWords } from './job-state'
-import { linkedSentence, rankLink, stackWords } from './links'
+import { rankLink, stackWords } from './links'
 import { clippedEnd, medianOf, spreadOf } from './statistics'
 
-/** Stacks named for a group and for an outlier, and outliers, before the rest is counted. */
+/** Stacks named for a group, and outliers, before the rest is counted. */
 const STACKS_OF_GROUP = 4
-const STACKS_OF_OUTLIER = 5
 const OUTLIERS = 12
 
 export class GroupsPanel implements Panel {
@@ -29,17 +28,11 @@ export class GroupsPanel implements Panel {
     if (key === this.drawn) return
     this.drawn = key
     const { groups } = data.manifest
-    const outliers = data.manifest.outliers.filter(({ row }) => !state.rows || state.rows.has(row))
-    const where = state.rows ? 'No selected rank is an outlier of its group.' : 'No rank is an outlier of its group.'
     const end = Math.max(1, clippedEnd(peaks.allocated))
     const brushed = rows.map((row) => peaks.allocated[row])
     fill(
       this.element,
-      outliers.length === 0 && h('p', { class: 'soft' }, where),
       groups.length === 0 && h('p', { class: 'soft' }, 'Too few ranks to compare: nothing is grouped.'),
-      ...outliers.slice(0, OUTLIERS).map((outlier) => this.outlierCard(model, outlier)),
-      outliers.length > OUTLIERS &&
-        h('p', { class: 'soft' }, `${outliers.length - OUTLIERS} more outliers; sort the ranks by "Above its group".`),
       state.columns && h('p', { class: 'soft' }, `Peaks are those of ${rangeName(state.axis, ...state.columns)}.`),
       groups.length > 0 && beyondNote('Charts', brushed, end, (index) => data.nameOf(rows[index])),
       ...groups.map((group, index) => this.groupCard(model, group, index, end)),
@@ -118,16 +111,6 @@ export class GroupsPanel implements Panel {
       .flatMap(({ row }, i) => [i ? ', ' : '', rankLink(data, this.actions, row)])
     return outliers.length > OUTLIERS ? [...links, ` and ${outliers.length - OUTLIERS} more`] : links
   }
-
-  private outlierCard({ data, state }: JobModel, outlier: JobOutlier): HTMLElement {
-    const { row, sentence, stacks } = outlier
-    return h(
-      'article',
-      { class: row === state.row ? 'job-outlier picked' : 'job-outlier' },
-      h('h2', {}, linkedSentence(data, this.actions, sentence)),
-      outlierStacks(data, this.actions, stacks.slice(0, STACKS_OF_OUTLIER)),
-    )
-  }
 }
 
 /** Bytes above what was expected, and of what. */
@@ -144,7 +127,7 @@ export function outlierStacks(
       h(
         'li',
         { title: `${formatBytes(bytes)}, where its group has ${formatBytes(expected)}` },
-        h('span', { class: 'number above' }, `${above < 0 ? '−' : '+'}${formatBytes(Math.abs(above))}`),
+        h('span', { class: 'number above' }, formatChange(above)),
         ...stackWords(data, actions, stack),
       ),
     ),

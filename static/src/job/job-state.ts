@@ -7,7 +7,7 @@ import { type JobData, type Metric, METRICS } from './job-data'
 export type SortKey = 'rank' | 'host' | 'peak' | 'reserved' | 'group' | 'oom' | 'above' | 'shown'
 export const SORTS: readonly SortKey[] = ['rank', 'host', 'peak', 'reserved', 'group', 'oom', 'above', 'shown']
 export type Tab = 'groups' | 'stacks' | 'categories' | 'findings' | 'ranks' | 'rank'
-export const TABS: readonly Tab[] = ['groups', 'stacks', 'categories', 'findings', 'ranks', 'rank']
+export const TABS: readonly Tab[] = ['findings', 'groups', 'stacks', 'categories', 'ranks', 'rank']
 
 export interface JobState {
   axis: JobAxis
@@ -28,6 +28,8 @@ export interface JobState {
   /** The group that was brushed as a whole. */
   group: number | null
   columns: ColumnRange | null
+  /** Whether stacks of no weight are listed, too. */
+  isWhole: boolean
 }
 
 export function readState(data: JobData, options: Options): JobState {
@@ -42,7 +44,7 @@ export function readState(data: JobData, options: Options): JobState {
     isAgainst: options['job.against'] === 'group',
     sort: SORTS.find((name) => name === options['job.sort']) ?? 'rank',
     // A link to a rank shows it; a link to a stack the stacks.
-    tab: (tab === 'rank' && row === null ? undefined : tab) ?? tabOf(options, row),
+    tab: (tab === 'rank' && row === null ? undefined : tab) ?? tabOf(data, options, row),
     row,
     column: wholeBelow(options['job.column'], axis.columns),
     stack: wholeBelow(options['job.stack'], data.stackMax.length),
@@ -50,13 +52,14 @@ export function readState(data: JobData, options: Options): JobState {
     rows: readRows(data, options['job.ranks']) ?? (group === null ? null : new Set(data.manifest.groups[group].rows)),
     group,
     columns: readColumns(options['job.columns'], axis.columns),
+    isWhole: options['job.rows'] === 'all',
   }
 }
 
-function tabOf(options: Options, row: number | null): Tab {
+function tabOf({ manifest }: JobData, options: Options, row: number | null): Tab {
   if (row !== null) return 'rank'
   if (options['job.stack'] !== undefined) return 'stacks'
-  return 'groups'
+  return manifest.outliers.length + manifest.findings.length > 0 ? 'findings' : 'groups'
 }
 
 /** Changes of the state, each absent: as it is. */

@@ -39,10 +39,10 @@ const SORT_NAMES: Record<SortKey, string> = {
   shown: 'Bars beside the map',
 }
 const TAB_NAMES: Record<Tab, string> = {
+  findings: 'Findings',
   groups: 'Groups',
   stacks: 'Stacks',
   categories: 'Categories',
-  findings: 'Findings',
   ranks: 'Ranks',
   rank: 'Rank',
 }
@@ -223,7 +223,7 @@ export class JobView implements JobPage {
   private renderTabs({ data, state }: JobModel): void {
     const counts: Partial<Record<Tab, number>> = {
       groups: data.manifest.groups.length,
-      findings: data.manifest.findings.length,
+      findings: data.manifest.outliers.length + data.manifest.findings.length,
       ranks: data.rows,
     }
     for (const [tab, button] of this.tabs) {

@@ -2,7 +2,7 @@
 
 import { formatBytes, formatCount } from '../layout/format'
 import { fill, h } from '../ui/dom'
-import { formatShare, plural, shortPath } from '../ui/format'
+import { formatChange, formatShare, plural, shortPath } from '../ui/format'
 import { FONT, prepareCanvas } from '../views/shared/canvas-view'
 import { css } from '../views/shared/inks'
 import { outlierStacks } from './groups-panel'
@@ -149,9 +149,7 @@ export class RankPanel implements Panel {
             : h(
                 'span',
                 { class: above > TELLING * peak ? 'number above' : 'number soft' },
-                Math.abs(above) > TELLING * peak
-                  ? `${above < 0 ? '−' : '+'}${formatBytes(Math.abs(above))}`
-                  : 'as others',
+                Math.abs(above) > TELLING * peak ? formatChange(above) : 'as others',
               ),
           ...stackWords(data, this.actions, stack),
         ),

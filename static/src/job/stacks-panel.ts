@@ -5,12 +5,16 @@ import { fill, h } from '../ui/dom'
 import { csvLine, download, fileName } from '../ui/download'
 import { categoryColour } from '../views/colours/palettes'
 import { css } from '../views/shared/inks'
+import type { JobStackName } from '../data/contracts'
 import type { JobModel } from './job-model'
 import type { JobActions } from './job-state'
 import { rankLink } from './links'
 import type { Panel } from './panel'
 import { SortedList } from './sorted-list'
 import { type RowSpread, spreadOverRows } from './statistics'
+
+/** Share of the largest peak below which a stack says nothing on any rank. */
+const NO_WEIGHT = 0.001
 
 interface StackRow extends RowSpread {
   stack: number
@@ -21,6 +25,8 @@ export class StacksPanel implements Panel {
   private readonly list: SortedList<StackRow>
   private readonly detail = h('div', { class: 'job-stack', hidden: true })
   private readonly note = h('p', { class: 'job-words' })
+  private readonly fold = h('button', { type: 'button', class: 'link', onclick: () => this.toggle() })
+  private folded = 0
   private model: JobModel | null = null
   private listed = ''
 
@@ -36,8 +42,8 @@ export class StacksPanel implements Panel {
     this.list = new SortedList<StackRow>({
       name: 'job-stacks',
       label: 'Stacks across ranks',
-      template: 'minmax(148px, 1fr) 78px 78px 78px 78px 62px 88px',
-      width: 610,
+      template: 'minmax(156px, 1fr) 78px 78px 78px 78px 56px 72px',
+      width: 596,
       columns: [
         {
           key: 'stack',
@@ -72,7 +78,7 @@ export class StacksPanel implements Panel {
     this.element = h(
       'div',
       { class: 'column job-stacks' },
-      h('div', { class: 'row wrap job-bar' }, this.note, csv),
+      h('div', { class: 'row wrap job-bar' }, this.note, this.fold, csv),
       this.detail,
       this.list.element,
     )
@@ -81,20 +87,26 @@ export class StacksPanel implements Panel {
   render(model: JobModel): void {
     this.model = model
     const { data, rows, state } = model
-    const listed = rows.join()
+    const listed = `${rows.join()}/${state.isWhole}`
     if (listed !== this.listed || this.list.shown.length === 0) {
       this.listed = listed
       const stacks: StackRow[] = []
       const among = new Set(rows)
+      const least = NO_WEIGHT * Math.max(...rows.map((row) => data.peakAllocated[row]))
+      this.folded = 0
       for (let stack = 0; stack < data.stackMax.length; stack++) {
         const spread = spreadOverRows(rows, (row) => data.bytesOfStack(stack, row))
         if (!spread || spread.max === 0) continue
+        if (spread.max < least) this.folded++
+        if (spread.max < least && !state.isWhole) continue
         const most = data.stackMaxRow[stack]
         stacks.push({ stack, ...spread, maxRow: among.has(most) ? most : spread.maxRow })
       }
       this.list.setItems(stacks)
     } else this.list.setItems(this.list.shown)
-    this.note.textContent = `Bytes at each rank's own peak, over ${state.rows ? `${formatCount(rows.length)} selected` : `all ${formatCount(rows.length)}`} ranks.`
+    this.fold.hidden = this.folded === 0
+    this.fold.textContent = `${state.isWhole ? 'Fold' : 'List'} the ${formatCount(this.folded)} of less than 0.1%`
+    this.note.textContent = `Bytes at each rank's peak, over ${state.rows ? `${formatCount(rows.length)} selected` : `all ${formatCount(rows.length)}`} ranks.`
     this.renderDetail(model)
   }
 
@@ -128,6 +140,10 @@ export class StacksPanel implements Panel {
     )
   }
 
+  private toggle(): void {
+    this.actions.set({ rows: this.model!.state.isWhole ? null : 'all' })
+  }
+
   private nameOf(stack: number): string {
     return this.model?.data.manifest.stack_names[stack]?.name ?? ''
   }
@@ -138,8 +154,9 @@ export class StacksPanel implements Panel {
     const category = data.manifest.categories[index] ?? 'unknown'
     const swatch = h('span', { class: 'swatch', title: category })
     swatch.style.background = css(categoryColour(category, index, dark))
-    const { frames, name } = data.manifest.stack_names[stack]
-    return h('span', { title: [name, category, ...frames].join('\n') }, swatch, h('span', { class: 'mono' }, name))
+    const named = data.manifest.stack_names[stack]
+    const { frames, name } = named
+    return h('span', { title: [name, category, ...frames].join('\n') }, swatch, ...labelOf(named))
   }
 
   private saveCsv(): void {
@@ -162,4 +179,13 @@ export class StacksPanel implements Panel {
     ]
     this.saved(download(`${fileName(document.title, 'stacks')}.csv`, 'text/csv', lines))
   }
+}
+
+/** Its line first, which tells it from others where there is little room, then its function. */
+function labelOf({ line, file, name }: JobStackName): (string | Node)[] {
+  if (file === '') return ['no stack trace']
+  const [first, ...rest] = name.split(' ')
+  return line > 0 && rest.length > 0 && first !== '<module>'
+    ? [`${rest.join(' ')} `, h('span', { class: 'soft' }, first)]
+    : [rest.length > 0 && first === '<module>' ? rest.join(' ') : name]
 }

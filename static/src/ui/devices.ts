@@ -1,5 +1,6 @@
 // Names of devices, and which views there are for them.
 
+import { commonStart, without } from '../data/common-start'
 import type { DeviceInfo, Manifest } from '../data/model'
 import { formatCount } from '../layout/format'
 import type { DataClient } from '../worker/data-client'
@@ -43,6 +44,11 @@ export function deviceName(manifest: Manifest, info: DeviceInfo): string {
   const name = names[info.kind] ?? `${info.kind}:${info.device}`
   const file = manifest.snapshots[info.snapshot]?.file
   return manifest.snapshots.length > 1 && file ? `${file} · ${name}` : name
+}
+
+/** The same for menus and panes: without what the names of the files begin with, which the title says. */
+export function deviceLabel(manifest: Manifest, info: DeviceInfo): string {
+  return without(deviceName(manifest, info), commonStart(manifest.snapshots.map(({ file }) => file)))
 }
 
 export function deviceSummary(info: DeviceInfo): string {

@@ -1,12 +1,17 @@
 // Words around numbers; the numbers themselves are written by layout/format.
 
-import { formatCount } from '../layout/format'
+import { formatBytes, formatCount } from '../layout/format'
 
 export { formatShare } from '../layout/format'
 
 /** "events" unless there is exactly one: plural(1, 'event') → "1 event" */
 export function plural(count: number, word: string): string {
   return `${formatCount(count)} ${word}${count === 1 ? '' : 's'}`
+}
+
+/** "+1.50 GiB", "−12 B", "±0 B" */
+export function formatChange(bytes: number): string {
+  return bytes === 0 ? '±0 B' : `${bytes < 0 ? '−' : '+'}${formatBytes(Math.abs(bytes))}`
 }
 
 /** A moment since the first event, with every µs: 1234567 → "+1.234567 s" */

@@ -59,6 +59,12 @@ export interface State {
   readonly noise: boolean
 }
 
+/** Option of the state: the selected range of events, "first..last". */
+export const RANGE = 'timeline.range'
+
+/** No details are open. */
+export const CLOSED = { select: null, oom: null, stack: null }
+
 export type Listener = (state: State, before: State) => void
 
 export class Store {
@@ -82,9 +88,12 @@ export class Store {
   set(patch: Partial<State>): void {
     const before = this.current
     const isOther = patch.device !== undefined && patch.device !== before.device
-    const closed = { select: null, oom: null, stack: null }
     const opens = [patch.select, patch.oom, patch.stack].some((one) => one !== undefined && one !== null)
-    const fresh = isOther ? { x: null, y: null, at: null, ...closed } : opens ? closed : {}
+    const fresh = isOther
+      ? { x: null, y: null, at: null, ...CLOSED, options: without(before.options, RANGE) }
+      : opens
+        ? CLOSED
+        : {}
     const next: State = Object.freeze({ ...before, ...fresh, ...patch })
     if (isSame(before, next)) return
     this.current = next
@@ -97,14 +106,16 @@ export class Store {
     this.set(patch)
   }
 
-  /** Closes the details of whatever is open. */
+  /** Closes the details of whatever is open; where nothing is, the selected range. */
   close(): void {
-    this.set({ select: null, oom: null, stack: null })
+    const { select, oom, stack } = this.current
+    if (select === null && oom === null && stack === null) this.setOption(RANGE, null)
+    else this.set(CLOSED)
   }
 
   /** Changes one choice of a view; null: back to its default. */
   setOption(name: string, value: string | null): void {
-    const { [name]: _, ...rest } = this.current.options
+    const rest = without(this.current.options, name)
     this.set({ options: value === null ? rest : { ...rest, [name]: value } })
   }
 
@@ -113,12 +124,17 @@ export class Store {
   }
 }
 
-/** Whether Back goes from `b` to `a`: another view, device, moment or selection, or another rank or panel of a job. A pan, a
+/** Whether Back goes from `b` to `a`: another view, device, moment, selection or range, or another rank or panel of a job. A pan, a
  * zoom and a query's letters are not. */
 export function isPlace(a: State, b: State): boolean {
   const keys = ['view', 'device', 'select', 'oom', 'stack', 'at'] as const
-  const ofJob = ['job.rank', 'job.tab', 'job.stack']
-  return keys.some((key) => a[key] !== b[key]) || ofJob.some((name) => a.options[name] !== b.options[name])
+  const ofOptions = ['job.rank', 'job.tab', 'job.stack', RANGE]
+  return keys.some((key) => a[key] !== b[key]) || ofOptions.some((name) => a.options[name] !== b.options[name])
+}
+
+function without(options: Options, name: string): Options {
+  const { [name]: _, ...rest } = options
+  return rest
 }
 
 function isSame(a: State, b: State): boolean {

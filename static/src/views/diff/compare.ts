@@ -1,8 +1,9 @@
 // Two moments of two snapshots as rows: bytes of each stack, function, file or category before and after.
 
 import type { DeviceData, Frame, Stacks } from '../../data/model'
-import { formatBytes } from '../../layout/format'
+import { isOwn } from '../../data/own-frames'
 import type { Baseline } from '../baseline'
+import { callersOf, withCallers } from '../shared/callers'
 
 export type Group = 'stack' | 'function' | 'file' | 'category'
 export const GROUPS: readonly Group[] = ['stack', 'function', 'file', 'category']
@@ -12,6 +13,8 @@ export interface Row {
   /** Its identity: a stack, or a number of its own kind. */
   key: number
   name: string
+  /** Without the callers that most rows share; '' for the name. */
+  short: string
   before: number
   after: number
   countBefore: number
@@ -24,11 +27,6 @@ export interface Row {
 
 export function deltaOf(row: Row): number {
   return row.after - row.before
-}
-
-/** "+1.50 GiB", "−12 B", "±0 B" */
-export function signed(bytes: number): string {
-  return bytes === 0 ? '±0 B' : `${bytes < 0 ? '−' : '+'}${formatBytes(Math.abs(bytes))}`
 }
 
 export function changeOf(row: Row): Change {
@@ -45,8 +43,13 @@ interface Sums {
   countAfter: Int32Array
 }
 
-/** Greatest change first; equal ones by name. O(allocations + stacks). */
-export function compare(data: DeviceData, stacks: Stacks, baseline: Baseline, group: Group): Row[] {
+/** Rows with the greatest change first, equal ones by name, and the callers that their short names lack. O(allocations + stacks). */
+export function compare(
+  data: DeviceData,
+  stacks: Stacks,
+  baseline: Baseline,
+  group: Group,
+): { rows: Row[]; common: string } {
   const keys = group === 'category' ? categories(data, baseline) : null
   const count = keys ? keys.names.length : stacks.count
   const sums: Sums = {
@@ -70,6 +73,7 @@ export function compare(data: DeviceData, stacks: Stacks, baseline: Baseline, gr
     rows.push({
       key,
       name: keys?.names[key] ?? pathOfStack(stacks, key),
+      short: '',
       stack: keys ? -1 : key,
       stackBefore: earlier ? earlier[key] : -1,
       before: sums.before[key],
@@ -78,11 +82,22 @@ export function compare(data: DeviceData, stacks: Stacks, baseline: Baseline, gr
       countAfter: sums.countAfter[key],
     })
   }
+  let common: readonly Frame[] = []
+  if (group === 'stack') {
+    const callers = callersOf(
+      stacks,
+      rows.map(({ stack }) => stack),
+      isOwn,
+    )
+    common = callers.common
+    for (const row of rows) row.short = withCallers(topOfStack(stacks, row.stack), callers.of(row.stack), lineOf, ' ← ')
+  }
   const grouped = group === 'function' || group === 'file' ? merged(rows, stacks, group) : rows
-  return grouped.sort(
+  grouped.sort(
     (a, b) =>
       Math.abs(deltaOf(b)) - Math.abs(deltaOf(a)) || (a.name < b.name ? -1 : a.name > b.name ? 1 : a.key - b.key),
   )
+  return { rows: grouped, common: common.map(lineOf).join(' ← ') }
 }
 
 /** Share of the larger side below which a change says nothing. */
@@ -165,14 +180,18 @@ function merged(rows: readonly Row[], stacks: Stacks, group: 'function' | 'file'
 function pathOfStack(stacks: Stacks, stack: number): string {
   const frames = stacks.frames(stack)
   const first = stacks.top(stack)
-  const rest = first ? frames.slice(frames.indexOf(first) + 1).filter((f) => f.python && !f.noise && !f.library) : []
-  return [first, ...rest.slice(0, 2)]
-    .map((frame, i) => {
-      const line = frame?.python && frame.line > 0 ? `:${frame.line}` : ''
-      const operator = i === 0 && stacks.operator(stack)
-      return `${nameOf(frame)}${line}${operator ? ` · ${operator}` : ''}`
-    })
-    .join(' ← ')
+  const rest = first ? frames.slice(frames.indexOf(first) + 1).filter(isOwn) : []
+  return [topOfStack(stacks, stack), ...rest.slice(0, 2).map(lineOf)].join(' ← ')
+}
+
+function topOfStack(stacks: Stacks, stack: number): string {
+  const operator = stacks.operator(stack)
+  return `${lineOf(stacks.top(stack))}${operator ? ` · ${operator}` : ''}`
+}
+
+/** "forward model.py:12" */
+function lineOf(frame: Frame | null): string {
+  return `${nameOf(frame)}${frame?.python && frame.line > 0 ? `:${frame.line}` : ''}`
 }
 
 /** "forward model.py"; C++ functions by their name alone. */

@@ -1,16 +1,18 @@
 // The difference between two snapshots: both curves, and what appeared, vanished, grew and shrank at corresponding moments.
 
 import { formatBytes, formatCount } from '../../layout/format'
-import { fill, h } from '../../ui/dom'
+import { fill, h, setText } from '../../ui/dom'
 import { csvLine, download, fileName } from '../../ui/download'
-import { capital, formatShare, plural } from '../../ui/format'
+import { capital, formatChange, formatShare, plural } from '../../ui/format'
 import { VirtualList } from '../../ui/virtual-list'
+import { quoted } from '../../search/grammar'
 import { Memo } from '../memo'
+import { openMenu, termItems } from '../shared/context-menu'
 import { readInks } from '../shared/inks'
 import { FONT } from '../shared/canvas-view'
 import type { View, ViewContext, ViewParts } from '../view'
 import type { Baseline } from '../baseline'
-import { changeOf, compare, deltaOf, type Group, GROUPS, type Row, signed, withWeight } from './compare'
+import { changeOf, compare, deltaOf, type Group, GROUPS, type Row, withWeight } from './compare'
 import { bothStacks, hasMoved, paintCurves } from './curves'
 import { growthChart, seriesTable } from './growth-chart'
 
@@ -20,6 +22,7 @@ const GROUP_NAMES: Record<Group, string> = {
   file: 'Files',
   category: 'Categories',
 }
+const TERMS = { function: 'func', file: 'file', category: 'category' }
 const ROW_HEIGHT = 24
 const COLUMNS = ['Change', 'Before', 'After', '', 'How', 'Where']
 
@@ -39,7 +42,9 @@ export class DiffView implements View {
     title: 'Moments that are compared',
   })
   private readonly groups = new Map<Group, HTMLButtonElement>()
-  private readonly rowsOf = new Memo<Row[]>()
+  /** What the names of rows leave out. */
+  private readonly common = h('span', { class: 'soft mono' })
+  private readonly rowsOf = new Memo<ReturnType<typeof compare>>()
   private rows: Row[] = []
   /** Those that are listed: the others are folded into a last line. */
   private listed: Row[] = []
@@ -57,6 +62,7 @@ export class DiffView implements View {
       fill: (row, index) => this.fillRow(row, this.listed[index]),
       onClick: (index) => (index < this.listed.length ? this.open(index) : this.listAll()),
       onCursor: (index) => this.open(index),
+      onMenu: (index, x, y) => this.openMenu(this.listed[index], x, y),
     })
     this.list.setColumns('96px 88px 88px minmax(56px, 140px) 86px minmax(200px, 1fr)', 620)
     this.list.head.append(
@@ -68,6 +74,7 @@ export class DiffView implements View {
             'span',
             { role: 'columnheader', class: i < 3 ? 'cell number' : 'cell' },
             text || h('span', { class: 'offscreen' }, 'Size of the change'),
+            i === COLUMNS.length - 1 ? this.common : null,
           ),
         ),
       ),
@@ -122,10 +129,14 @@ export class DiffView implements View {
     const group = groupOf(context)
     this.renderTools(baseline, group)
     const { data, stacks } = context
-    this.rows = this.rowsOf.get([data, stacks, baseline, group], () => compare(data, stacks, baseline, group))
+    const { rows, common } = this.rowsOf.get([data, stacks, baseline, group], () =>
+      compare(data, stacks, baseline, group),
+    )
+    this.rows = rows
+    setText(this.common, common && ` … is ${common}`)
     const { before } = baseline
     const [was, is] = [before.allocated[baseline.beforePosition], data.allocated[baseline.afterPosition]]
-    this.note.textContent = `${capital(baseline.moment.name)}: ${formatBytes(was)} before, ${formatBytes(is)} after, ${signed(is - was)}${was > 0 ? ` (${is >= was ? '+' : '−'}${formatShare(Math.abs(is - was), was)})` : ''}. ${this.counts()}`
+    this.note.textContent = `${capital(baseline.moment.name)}: ${formatBytes(was)} before, ${formatBytes(is)} after, ${formatChange(is - was)}${was > 0 ? ` (${is >= was ? '+' : '−'}${formatShare(Math.abs(is - was), was)})` : ''}. ${this.counts()}`
     const isAll = context.state.options['diff.rows'] === 'all'
     this.listed = isAll ? this.rows : withWeight(this.rows, group, Math.max(was, is))
     this.most = Math.max(1, ...this.listed.slice(0, 1).map((row) => Math.abs(deltaOf(row))))
@@ -253,13 +264,24 @@ export class DiffView implements View {
     bar.hidden = delta === 0
     fill(
       element,
-      h('span', { role: 'gridcell', class: 'cell number' }, signed(delta)),
+      h('span', { role: 'gridcell', class: 'cell number' }, formatChange(delta)),
       h('span', { role: 'gridcell', class: 'cell number' }, formatBytes(row.before)),
       h('span', { role: 'gridcell', class: 'cell number' }, formatBytes(row.after)),
       h('span', { role: 'gridcell', class: 'cell diff-bars' }, bar),
       h('span', { role: 'gridcell', class: `cell diff-${changeOf(row)}` }, changeOf(row)),
-      h('span', { role: 'gridcell', class: 'cell mono', title: row.name }, row.name || 'no stack trace'),
+      h('span', { role: 'gridcell', class: 'cell mono', title: row.name }, row.short || row.name || 'no stack trace'),
     )
+  }
+
+  /** Searches for a row on the side that is shown, or leaves it out. */
+  private openMenu(row: Row | undefined, x: number, y: number): void {
+    if (!row || !this.context) return
+    const group = groupOf(this.context)
+    const term =
+      group === 'stack'
+        ? `stack:${row.countAfter > 0 ? row.stack : row.stackBefore}`
+        : row.name && `${TERMS[group]}:${quoted(group === 'function' ? row.name.split(' ')[0] : row.name)}`
+    openMenu(termItems(this.parts.store, term), x, y)
   }
 
   private listAll(): void {
@@ -287,7 +309,7 @@ export class DiffView implements View {
       h(
         'p',
         {},
-        `${signed(deltaOf(row))}: ${formatBytes(row.before)} in ${plural(row.countBefore, 'allocation')} before, ${formatBytes(row.after)} in ${plural(row.countAfter, 'allocation')} after.`,
+        `${formatChange(deltaOf(row))}: ${formatBytes(row.before)} in ${plural(row.countBefore, 'allocation')} before, ${formatBytes(row.after)} in ${plural(row.countAfter, 'allocation')} after.`,
       ),
       h(
         'p',
@@ -315,7 +337,7 @@ export class DiffView implements View {
         ),
       row.stack >= 0 && bothStacks(after, before, state.noise, () => store.set({ noise: true })),
     )
-    this.parts.announce(`${row.name}: ${signed(deltaOf(row))}`)
+    this.parts.announce(`${row.name}: ${formatChange(deltaOf(row))}`)
   }
 
   private toFlame(): void {

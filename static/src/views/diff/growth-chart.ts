@@ -2,9 +2,9 @@
 // them counted from the first snapshot. The arrow keys go from snapshot to snapshot and from line to line.
 
 import type { SeriesDevice } from '../../data/contracts'
+import { formatChange } from '../../ui/format'
 import { formatBytes } from '../../layout/format'
 import { append, h } from '../../ui/dom'
-import { signed } from './compare'
 
 /** Lines of single stacks, as many as can be distinguished. */
 const MOST = 5
@@ -78,7 +78,7 @@ export function growthChart(row: SeriesDevice, parts: GrowthChartParts): HTMLEle
     dot.setAttribute('cx', String(x(file)))
     dot.setAttribute('cy', String(y(growth[line][file])))
     dot.setAttribute('class', `growth-dot growth-${line}`)
-    const text = `${lines[line].name}, ${row.files[file]}: ${formatBytes(lines[line].bytes[file])}, ${signed(growth[line][file])} since the first.`
+    const text = `${lines[line].name}, ${row.files[file]}: ${formatBytes(lines[line].bytes[file])}, ${formatChange(growth[line][file])} since the first.`
     caption.textContent = text
     if (isMoved) parts.announce(text)
   }
@@ -123,7 +123,7 @@ function legend(lines: readonly Line[], parts: GrowthChartParts): HTMLElement {
   lines.forEach(({ name, slope, stack }, i) => {
     const key = svg('svg', { viewBox: '0 0 26 10', class: 'growth-key', 'aria-hidden': 'true' })
     append(key, svg('line', { class: `growth-line growth-${i}`, x1: 1, x2: 25, y1: 5, y2: 5 }))
-    const text = ` ${name}: ${signed(slope)} a snapshot`
+    const text = ` ${name}: ${formatChange(slope)} a snapshot`
     const title = 'Show this stack in the timeline of the last snapshot'
     const open = (): void => parts.showStack(stack)
     const label =
@@ -138,7 +138,7 @@ function gridLine(y: number, value: number, isZero: boolean): SVGElement {
     'g',
     { class: isZero ? 'growth-grid growth-zero' : 'growth-grid' },
     svg('line', { x1: LEFT, x2: WIDTH - RIGHT, y1: y, y2: y }),
-    text(LEFT - 6, y + 4, 'end', signed(Math.round(value))),
+    text(LEFT - 6, y + 4, 'end', formatChange(Math.round(value))),
   )
 }
 
@@ -181,7 +181,7 @@ export function seriesTable(row: SeriesDevice): HTMLElement {
     h(
       'summary',
       {},
-      `${row.files.length} snapshots: ${signed(row.slope)} from one to the next (median slope, allocated at the end)`,
+      `${row.files.length} snapshots: ${formatChange(row.slope)} from one to the next (median slope, allocated at the end)`,
     ),
     h(
       'div',

@@ -6,6 +6,7 @@ import { download, fileName, inPieces } from '../../ui/download'
 import { VirtualList } from '../../ui/virtual-list'
 import { formatCount } from '../../layout/format'
 import { Memo } from '../memo'
+import { allocationItems, openMenu } from '../shared/context-menu'
 import { fitting, templateOf, widthOf } from '../shared/column-fit'
 import type { View, ViewContext, ViewParts } from '../view'
 import {
@@ -53,6 +54,10 @@ export class EventsView implements View {
       rowHeight: ROW_HEIGHT,
       fill: (row, index) => this.fillRow(row, index),
       onClick: (index) => this.select(index),
+      onMenu: (index, x, y) => {
+        const id = allocationOf(this.events, this.eventAt(index))
+        if (id >= 0) openMenu(allocationItems(store, this.context!.data, id), x, y)
+      },
     })
     this.list.element.classList.add('events')
     this.toolbar = new EventsTools({

@@ -18,23 +18,31 @@ const MIN_SHARE = 0.004
 export class CellLooks {
   private readonly colours = new Memo<FrameColours>()
 
-  of(model: FlameModel, context: ViewContext): (cell: Cell) => CellLook {
+  of(model: FlameModel, context: ViewContext): (cell: Cell, above: Cell | null) => CellLook {
     const { measure } = model.choices
     const matched = model.tree.weights.matched
-    return (cell) => ({
+    return (cell, above) => ({
       fill: this.fillOf(model, context, cell),
-      ...this.wordsOf(model, cell),
+      ...this.wordsOf(model, cell, above),
       amount: formatSum(cell, measure),
       matched: matched ? (weightOf(cell) > 0 ? cell.matched / weightOf(cell) : 0) : 1,
       strip: this.stripOf(model, context, cell),
     })
   }
 
-  private wordsOf(model: FlameModel, cell: Cell): Pick<CellLook, 'name' | 'place' | 'isPlaceFirst'> {
+  private wordsOf(
+    model: FlameModel,
+    cell: Cell,
+    above: Cell | null,
+  ): Pick<CellLook, 'name' | 'place' | 'isPlaceFirst'> {
     const { tree, frame, choices } = model
+    const shown = frameOf(tree, cell, frame)
+    const place = cell.kind === 'frame' ? placeOf(tree, cell, shown) : ''
+    // The cell above says the file already.
+    const isSaid = above?.kind === 'frame' && shown !== null && frameOf(tree, above, frame)?.filename === shown.filename
     return {
       name: labelOf(model, cell),
-      place: cell.kind === 'frame' ? placeOf(tree, cell, frameOf(tree, cell, frame)) : '',
+      place: isSaid ? place.slice(shown.file.length) : place,
       isPlaceFirst: choices.merge === 'line',
     }
   }

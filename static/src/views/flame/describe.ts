@@ -5,7 +5,7 @@ import { type Cell, isChain, weightOf } from '../../flame/layout'
 import type { FlameTree, Sum } from '../../flame/tree'
 import type { Measure } from '../../flame/weigh'
 import { formatBytes, formatCount } from '../../layout/format'
-import { formatShare, plural } from '../../ui/format'
+import { formatChange, formatShare, plural } from '../../ui/format'
 import type { Line } from '../shared/describe'
 import type { ViewContext } from '../view'
 import { isDifference } from './choices'
@@ -29,11 +29,7 @@ export function formatAmount(amount: number, measure: Measure): string {
 
 /** The weight of a cell; of growth the difference with its sign: "+1.20 GiB". */
 export function formatSum({ value, loss }: Sum, measure: Measure): string {
-  return isDifference(measure) ? formatSigned(value - loss) : formatAmount(value, measure)
-}
-
-function formatSigned(bytes: number): string {
-  return bytes === 0 ? '±0 B' : `${bytes < 0 ? '−' : '+'}${formatBytes(Math.abs(bytes))}`
+  return isDifference(measure) ? formatChange(value - loss) : formatAmount(value, measure)
 }
 
 /** The frame that a cell ends at; null for cells that stand for no frame. */
@@ -165,7 +161,7 @@ export function describeTotal(tree: FlameTree, all: Sum, from: number, context: 
   parts.push(plural(tree.rows, 'stack'))
   if (matchedTotal !== null) {
     const text = isDifference(measure)
-      ? `matches ${formatSigned(matchedTotal)} of ${formatSum(all, measure)}`
+      ? `matches ${formatChange(matchedTotal)} of ${formatSum(all, measure)}`
       : `matches ${formatAmount(matchedTotal, measure)} of ${formatAmount(all.value, measure)}, ${formatShare(matchedTotal, all.value)}`
     parts.push(text)
   }

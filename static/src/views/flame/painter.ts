@@ -43,8 +43,8 @@ export interface Scene {
   /** The top of a row in the picture, before it is scrolled. */
   yOf(row: number): number
   look: Look
-  /** Called for the cells in sight alone. */
-  lookOf(cell: Cell): CellLook
+  /** Called for the cells in sight alone; `above`: the cell that a cell is under. */
+  lookOf(cell: Cell, above: Cell | null): CellLook
   hover: number
   cursor: number
   isSelected(cell: Cell): boolean
@@ -87,7 +87,10 @@ function paintCell(ctx: CanvasRenderingContext2D, scene: Scene, index: number, l
   const { x, y, w } = boxOf(scene, index)
   // A gap separates neighbours where there is room for one.
   const inner = w > 3 ? w - 1 : w
-  const { fill, name, place, isPlaceFirst, amount, matched, strip } = scene.lookOf(cell)
+  const { fill, name, place, isPlaceFirst, amount, matched, strip } = scene.lookOf(
+    cell,
+    scene.layout.cells[cell.parent] ?? null,
+  )
   const isRest = cell.kind === 'own'
   const dimmed = blend(fill, look.panel, 0.78)
   const ground = isRest ? blend(fill, look.panel, 0.86) : matched >= 1 ? fill : dimmed

@@ -1,5 +1,7 @@
 // A menu at the pointer, or at what the keyboard is on: searches for what is there, or leaves it out.
 
+import type { DeviceData } from '../../data/model'
+import { quoted } from '../../search/grammar'
 import { copyText, h } from '../../ui/dom'
 import type { Store } from '../../ui/state'
 
@@ -71,6 +73,14 @@ export function termItems(store: Store, term: string | null): MenuItem[] {
     { label: `Leave out ${term}`, run: set(narrowed(query === term ? '' : query, `-${grouped(term)}`)) },
     { label: 'Copy as a query', run: () => void copyText(term) },
   ]
+}
+
+/** The same for the stack, the category and the size of an allocation. */
+export function allocationItems(store: Store, { stack, category, size, info }: DeviceData, id: number): MenuItem[] {
+  const name = info.categories[category[id]]
+  const terms = [`stack:${stack[id]}`, name ? `category:${quoted(name)}` : null, `size:${size[id]}`]
+  // One is enough to copy.
+  return terms.flatMap((term, i) => termItems(store, term).slice(0, i === 0 ? undefined : -1))
 }
 
 /** What both find. */

@@ -83,6 +83,13 @@ export function nameOfStack(stacks: Stacks, stack: number): string {
   return operator ? `${describeFrame(top)} · ${operator}` : describeFrame(top)
 }
 
+/** The name of a stack and all its callers in Python, innermost first. */
+export function wholeStack(stacks: Stacks, stack: number): string[] {
+  const frames = stacks.frames(stack)
+  const callers = frames.slice(frames.indexOf(stacks.top(stack)!) + 1).filter(({ python, noise }) => python && !noise)
+  return [nameOfStack(stacks, stack), ...callers.map(describeFrame)]
+}
+
 /** The request of an event: an allocation, or one that failed. */
 export function requestAt(data: DeviceData, event: number): { size: number; stack: number } {
   const row = data.other.event.indexOf(event)

@@ -12,6 +12,8 @@ export interface PointerActions {
   /** The box while it is drawn; null once it is cancelled or complete. */
   box(box: Box | null): void
   zoomToBox(box: Box): void
+  /** A drag with shift, over the whole height. Absent: it is as one without. */
+  selectRange?(box: Box): void
   hover(x: number, y: number): void
   leave(): void
   click(x: number, y: number, shift: boolean): void
@@ -50,6 +52,8 @@ export class PointerInput {
   private mode: 'none' | 'press' | 'rest' | 'pan' | 'box' | 'pinch' = 'none'
   private start = { x: 0, y: 0 }
   private box: Box | null = null
+  /** The box selects a range. */
+  private isRange = false
   private resting = 0
   private pinchScale = 1
   private gesture: { kind: 'pan' | 'zoomX' | 'zoomY'; at: number } | null = null
@@ -104,7 +108,8 @@ export class PointerInput {
       return
     }
     this.start = at
-    const boxed = event.ctrlKey || event.altKey || event.metaKey || this.actions.boxMode()
+    this.isRange = event.shiftKey && this.actions.selectRange !== undefined
+    const boxed = this.isRange || event.ctrlKey || event.altKey || event.metaKey || this.actions.boxMode()
     this.mode = boxed ? 'box' : 'press'
     this.actions.leave()
     clearTimeout(this.resting)
@@ -136,7 +141,8 @@ export class PointerInput {
     } else if (this.mode === 'pan') {
       this.actions.pan(at.x - before.x, at.y - before.y)
     } else if (this.mode === 'box') {
-      this.box = { x0: this.start.x, y0: this.start.y, x1: at.x, y1: at.y }
+      const [y0, y1] = this.isRange ? [-Infinity, Infinity] : [this.start.y, at.y]
+      this.box = { x0: this.start.x, y0, x1: at.x, y1 }
       this.actions.box(this.box)
     }
   }
@@ -153,10 +159,12 @@ export class PointerInput {
     }
     this.mode = 'none'
     this.box = null
-    if (mode === 'press' || (mode === 'box' && (!box || smallBox(box)))) this.actions.click(at.x, at.y, event.shiftKey)
+    const isDrawn = box !== null && !(this.isRange ? isNarrow(box) : isSmall(box))
+    if (mode === 'press' || (mode === 'box' && !isDrawn)) this.actions.click(at.x, at.y, event.shiftKey)
     if (mode === 'box') {
       this.actions.box(null)
-      if (box && !smallBox(box)) this.actions.zoomToBox(box)
+      if (isDrawn && this.isRange) this.actions.selectRange!(box)
+      else if (isDrawn) this.actions.zoomToBox(box)
     }
     if (event.pointerType === 'mouse') this.actions.hover(at.x, at.y)
   }
@@ -220,6 +228,10 @@ export class PointerInput {
   }
 }
 
-function smallBox(box: Box): boolean {
-  return Math.abs(box.x1 - box.x0) < CLICK_PIXELS && Math.abs(box.y1 - box.y0) < CLICK_PIXELS
+function isNarrow({ x0, x1 }: Box): boolean {
+  return Math.abs(x1 - x0) < CLICK_PIXELS
+}
+
+function isSmall(box: Box): boolean {
+  return isNarrow(box) && Math.abs(box.y1 - box.y0) < CLICK_PIXELS
 }

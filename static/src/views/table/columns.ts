@@ -1,7 +1,7 @@
 // The parts of a table: columns that give a row's text on screen, its value in a file, and its sort key.
 
 import { formatBytes, formatCount, formatDuration } from '../../layout/format'
-import { formatShare } from '../../ui/format'
+import { formatChange, formatShare } from '../../ui/format'
 import { keysOf, numbersToSort, type SortKeys } from './order'
 
 export type Value = string | number | null
@@ -10,6 +10,8 @@ export interface Column {
   /** In options and files. */
   name: string
   title: string
+  /** What stands after the title: what is cut from the rows. */
+  note?: string
   /** The meaning of the numbers, in a sentence. */
   hint: string
   /** Least width in pixels. */
@@ -26,6 +28,8 @@ export interface Column {
   /** Share of the cell that a bar behind its number fills, 0 to 1. */
   bar?(row: number): number
   text(row: number): string
+  /** The text in copies, where that of the cell leaves out what rows have in common. */
+  whole?(row: number): string
   /** The tooltip of a cell; null: its text. */
   tip: ((row: number) => string) | null
   keys(rows: Int32Array): SortKeys
@@ -86,9 +90,7 @@ export function bytes(shape: Shape, of: (row: number) => number, total: number |
 
 /** Bytes with their sign: "+1.20 GiB". */
 export function changes(shape: Shape, of: (row: number) => number, total: number | null = null): Column {
-  const write = (value: number): string =>
-    value === 0 ? '±0 B' : `${value < 0 ? '−' : '+'}${formatBytes(Math.abs(value))}`
-  return numbers({ tip: (row) => `${formatCount(of(row))} B`, ...shape }, of, write, total)
+  return numbers({ tip: (row) => `${formatCount(of(row))} B`, ...shape }, of, formatChange, total)
 }
 
 export function counts(shape: Shape, of: (row: number) => number, total: number | null = null): Column {

@@ -52,7 +52,7 @@ export function tableMarkdown({ columns }: Table, order: Int32Array, heading: He
     row(columns.map(({ title }) => title)),
     row(columns.map(({ isNumber }) => (isNumber ? '--:' : ':--'))),
     ...Array.from(order.subarray(0, shown), (number) =>
-      row(columns.map((column) => (column.isNumber ? column.text(number) : code(column.text(number))))),
+      row(columns.map(({ isNumber, text, whole = text }) => (isNumber ? text(number) : code(whole(number))))),
     ),
     row(columns.map(({ total }, i) => (i === 0 ? '**all rows**' : total ? `**${total}**` : ''))),
     '',

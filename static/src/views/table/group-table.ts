@@ -4,7 +4,7 @@ import type { DeviceData, DeviceInfo, Stacks } from '../../data/model'
 import { type Column, bytes, changes, counts, type Field, field, plain, shares, spans, type Table } from './columns'
 import type { Grouping, Groups } from './grouping'
 import { keysOf, ranksOf } from './order'
-import type { RangeSums } from './range'
+import type { RangeSums } from '../shared/range-sums'
 import { stepColumns, stepFields, stepNumbers } from './step-columns'
 import { type LiveSums, type Sums, total } from './sums'
 
@@ -128,7 +128,7 @@ function categoryColumn({ info, mainCategory }: GroupParts): Column {
     name: 'category',
     title: 'Category',
     hint: 'What most of its bytes at the peak are for',
-    width: 104,
+    width: 136,
     grow: 0,
     level: 2,
     isNumber: false,
@@ -143,12 +143,12 @@ function rangeColumns(range: RangeSums): Column[] {
   const { allocated, freed, births, frees, peak, peakOfAll } = range
   return [
     bytes(
-      { name: 'allocated', title: 'Allocated', hint: 'Bytes that the events of the window allocate', level: 1 },
+      { name: 'allocated', title: 'Allocated', hint: 'Bytes that the events of the range allocate', level: 1 },
       (g) => allocated[g],
       total(allocated),
     ),
     bytes(
-      { name: 'freed', title: 'Freed', hint: 'Bytes that the events of the window free', level: 1 },
+      { name: 'freed', title: 'Freed', hint: 'Bytes that the events of the range free', level: 1 },
       (g) => freed[g],
       total(freed),
     ),
@@ -158,23 +158,23 @@ function rangeColumns(range: RangeSums): Column[] {
       total(allocated) - total(freed),
     ),
     bytes(
-      { name: 'rangepeak', title: 'Peak', hint: 'The most that it holds at once within the window', level: 1 },
+      { name: 'rangepeak', title: 'Peak', hint: 'The most that it holds at once within the range', level: 1 },
       (g) => peak[g],
       peakOfAll,
     ),
     shares(
-      { name: 'rangeshare', title: 'Of peak', hint: 'Its peak as a share of that of the window', level: 2 },
+      { name: 'rangeshare', title: 'Of peak', hint: 'Its peak as a share of that of the range', level: 2 },
       (g) => peak[g],
       peakOfAll,
       peakOfAll,
     ),
     counts(
-      { name: 'births', title: 'Allocs', hint: 'Allocations in the window', level: 3, width: 84 },
+      { name: 'births', title: 'Allocs', hint: 'Allocations in the range', level: 3, width: 84 },
       (g) => births[g],
       total(births),
     ),
     counts(
-      { name: 'frees', title: 'Frees', hint: 'Frees in the window', level: 3, width: 84 },
+      { name: 'frees', title: 'Frees', hint: 'Frees in the range', level: 3, width: 84 },
       (g) => frees[g],
       total(frees),
     ),
@@ -182,10 +182,11 @@ function rangeColumns(range: RangeSums): Column[] {
 }
 
 function nameColumn(word: string, groups: Groups, isFrame: boolean): Column {
-  const { numberOf, fullNameOf } = groups
+  const { numberOf, fullNameOf, common } = groups
   return {
     name: 'name',
     title: word[0].toUpperCase() + word.slice(1),
+    ...(common && { note: `… is ${common}` }),
     hint: `The ${word}`,
     width: 200,
     grow: 1,
@@ -193,7 +194,8 @@ function nameColumn(word: string, groups: Groups, isFrame: boolean): Column {
     isNumber: false,
     isFrame,
     text: groups.nameOf,
-    tip: fullNameOf,
+    whole: groups.wholeOf,
+    tip: groups.wholeOf,
     keys: (rows) => keysOf(numberOf ? Float64Array.from(rows, numberOf) : ranksOf(Array.from(rows, fullNameOf))),
     total: null,
   }

@@ -1,11 +1,13 @@
 // The groupings of allocations: a group for each, the group's name, and the query that finds it.
 
 import type { DeviceData, DeviceInfo, Frame, Stacks } from '../../data/model'
-import { formatBytesExact } from '../../layout/format'
+import { formatBytesExact, formatCount } from '../../layout/format'
 import { quoted } from '../../search/grammar'
 import { OUTSIDE_STEPS, stepQueries } from '../../search/steps'
 import { stepsOf } from '../../steps/steps'
-import { describeFrame, nameOfStack } from '../shared/describe'
+import { callersOf, withCallers } from '../shared/callers'
+import { describeFrame, nameOfStack, wholeStack } from '../shared/describe'
+import { commonStart, without } from '../../data/common-start'
 
 export type Grouping =
   | 'allocation'
@@ -35,17 +37,18 @@ export const GROUPINGS: readonly (readonly [Grouping, string, string])[] = [
   ['pool', 'By pool', 'pool'],
 ]
 
-/** Callers named with a stack. */
-const CALLERS = 2
-
 export interface Groups {
   count: number
   /** Group of each allocation (length N). */
   of: ArrayLike<number>
   /** On screen. */
   nameOf(group: number): string
-  /** In full, for files and tooltips. */
+  /** In full, for files and the order of names. */
   fullNameOf(group: number): string
+  /** For tooltips and copies. */
+  wholeOf(group: number): string
+  /** What most names on screen have as "…" in place of it; '' where nothing is cut. */
+  common: string
   /** The query that finds the group; null where none can say it. */
   queryOf(group: number): string | null
   /** What its rows sort by when sorted by name; null: the text. */
@@ -112,26 +115,17 @@ export function groupsOf(
 
 function byStack(data: DeviceData, stacks: Stacks): Groups {
   const topOf = (stack: number): string => nameOfStack(stacks, stack)
+  const callers = callersOf(stacks, new Set(data.stack), ({ python, noise }) => python && !noise)
   return {
     count: stacks.count,
     of: data.stack,
-    nameOf: (stack) => [topOf(stack), ...callersOf(stacks, stack)].join('  ←  '),
+    nameOf: (stack) => withCallers(topOf(stack), callers.of(stack), describeFrame, '  ←  '),
     fullNameOf: topOf,
+    wholeOf: (stack) => wholeStack(stacks, stack).join('  ←  '),
+    common: callers.common.map(describeFrame).join('  ←  '),
     queryOf: (stack) => `stack:${stack}`,
     numberOf: null,
   }
-}
-
-/** The nearest callers in the program's own language: many stacks share their top. */
-function callersOf(stacks: Stacks, stack: number): string[] {
-  const top = stacks.top(stack)
-  if (!top) return []
-  const frames = stacks.frames(stack)
-  return frames
-    .slice(frames.indexOf(top) + 1)
-    .filter((frame) => frame.python && !frame.noise)
-    .slice(0, CALLERS)
-    .map(describeFrame)
 }
 
 /** Stacks whose naming frames have the same text are one group; "" is the group of those without. */
@@ -163,10 +157,24 @@ function byFrame(
   return {
     count: texts.length,
     of,
-    nameOf: (group) => names[group] || 'not known',
-    fullNameOf: (group) => texts[group],
+    ...cut(names, texts, 'not known'),
     queryOf: (group) => (texts[group] ? query(texts[group]) : null),
     numberOf: null,
+  }
+}
+
+/** Names without what most of them begin with. */
+function cut(
+  names: readonly string[],
+  whole: readonly string[],
+  none: string,
+): Pick<Groups, 'nameOf' | 'fullNameOf' | 'wholeOf' | 'common'> {
+  const common = commonStart(names)
+  return {
+    nameOf: (group) => without(names[group], common) || none,
+    fullNameOf: (group) => whole[group],
+    wholeOf: (group) => whole[group] || none,
+    common,
   }
 }
 
@@ -190,8 +198,7 @@ function named(
   return {
     count: names.length,
     of,
-    nameOf: (group) => names[group] || none,
-    fullNameOf: (group) => names[group],
+    ...cut(names, names, none),
     queryOf: (group) => query(names[group]),
     numberOf: isNumbers ? (group) => (names[group] === '' ? NaN : Number(names[group])) : null,
   }
@@ -204,8 +211,7 @@ function byStep(info: DeviceInfo, data: DeviceData): Groups {
   return {
     count: names.length,
     of: steps ? steps.of.map((step) => step + 1) : new Int32Array(data.N),
-    nameOf: (group) => names[group] || 'outside all steps',
-    fullNameOf: (group) => names[group],
+    ...cut(names, names, 'outside all steps'),
     queryOf: (group) => queries[group],
     numberOf: (group) => (group > 0 ? group : NaN),
   }
@@ -224,6 +230,8 @@ function bySize({ size }: DeviceData): Groups {
     of,
     nameOf: (group) => formatBytesExact(sizes[group]),
     fullNameOf: (group) => String(sizes[group]),
+    wholeOf: (group) => `${formatCount(sizes[group])} B`,
+    common: '',
     queryOf: (group) => `size:${sizes[group]}`,
     numberOf: (group) => sizes[group],
   }

@@ -12,8 +12,13 @@ export function headRow(columns: readonly Column[], onSort: (column: Column) => 
     ...columns.map((column) => {
       const button = h(
         'button',
-        { type: 'button', title: `${column.hint}. Sort by it.`, 'data-column': column.name },
+        {
+          type: 'button',
+          title: [`${column.hint}. Sort by it.`, column.note].filter(Boolean).join('\n'),
+          'data-column': column.name,
+        },
         column.title,
+        column.note ? h('span', { class: 'soft mono' }, ` ${column.note}`) : null,
       )
       button.addEventListener('click', () => onSort(column))
       return h('div', { role: 'columnheader', class: column.isNumber ? 'cell number' : 'cell' }, button)

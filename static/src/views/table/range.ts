@@ -1,94 +1,25 @@
-// What happens in the timeline's window: allocated, freed and peak by group, and the row of fields that says and sets it.
+// The row of fields that says and sets the range of events whose sums the table shows.
 
-import type { DeviceData, DeviceInfo } from '../../data/model'
+import type { DeviceInfo } from '../../data/model'
 import { formatCount } from '../../layout/format'
 import { h, setText } from '../../ui/dom'
 import { plural } from '../../ui/format'
-import type { Range, Store } from '../../ui/state'
-import type { Groups } from './grouping'
-
-/** Events of a device, both included. */
-export interface EventRange {
-  first: number
-  last: number
-}
-
-/** Arrays have a value for each group. */
-export interface RangeSums {
-  /** Bytes and number of what the events of the range allocate, and free. */
-  allocated: Float64Array
-  freed: Float64Array
-  births: Float64Array
-  frees: Float64Array
-  /** The most that the group holds at once, from the state before the first event on; and all groups together. */
-  peak: Float64Array
-  peakOfAll: number
-}
-
-/** The whole events of a window in events; null: all. At least one where there are any. */
-export function rangeOf({ events }: DeviceInfo, x: Range | null): EventRange {
-  const last = Math.max(0, events - 1)
-  const within = (event: number): number => Math.max(0, Math.min(last, event))
-  const first = within(Math.ceil(x?.[0] ?? 0))
-  return { first, last: Math.max(first, within(Math.floor(x?.[1] ?? last))) }
-}
-
-/** `mask`: 1 for allocations that count; null: all. O(N + events of the range). */
-export function sumsInRange(
-  { N, start, end, size }: DeviceData,
-  { count: groups, of }: Groups,
-  mask: Uint8Array | null,
-  { first, last }: EventRange,
-): RangeSums {
-  const make = (): Float64Array => new Float64Array(groups)
-  const sums = { allocated: make(), freed: make(), births: make(), frees: make(), peak: make(), peakOfAll: 0 }
-  const live = make()
-  let all = 0
-  // Position p is the state after event p - 1. An event allocates one block at most, and frees one at most.
-  const born = new Int32Array(last - first + 1).fill(-1)
-  const died = new Int32Array(last - first + 1).fill(-1)
-  for (let id = 0; id < N; id++) {
-    if (mask && mask[id] === 0) continue
-    if (start[id] <= first && end[id] > first) {
-      live[of[id]] += size[id]
-      all += size[id]
-    }
-    const birth = start[id] - 1 - first
-    if (birth >= 0 && birth < born.length) born[birth] = id
-    const death = end[id] - 1 - first
-    if (death >= 0 && death < died.length) died[death] = id
-  }
-  sums.peak.set(live)
-  sums.peakOfAll = all
-  for (let i = 0; i < born.length; i++) {
-    const [gone, come] = [died[i], born[i]]
-    if (gone >= 0) {
-      sums.freed[of[gone]] += size[gone]
-      sums.frees[of[gone]]++
-      live[of[gone]] -= size[gone]
-      all -= size[gone]
-    }
-    if (come >= 0) {
-      sums.allocated[of[come]] += size[come]
-      sums.births[of[come]]++
-      live[of[come]] += size[come]
-      all += size[come]
-      sums.peak[of[come]] = Math.max(sums.peak[of[come]], live[of[come]])
-    }
-    sums.peakOfAll = Math.max(sums.peakOfAll, all)
-  }
-  return sums
-}
+import { RANGE, type Store } from '../../ui/state'
+import { type EventRange, writeEventRange } from '../shared/range-sums'
 
 export class RangeBar {
   readonly element: HTMLElement
   private readonly first = this.field('First event')
   private readonly last = this.field('Last event')
   private readonly words = h('span', { class: 'soft' })
+  private readonly all: HTMLButtonElement
   private events = 0
 
   constructor(private readonly store: Store) {
-    const all = (): void => store.set({ x: null })
+    const all = (): void => {
+      if (this.isSelected) store.setOption(RANGE, null)
+      else store.set({ x: null })
+    }
     this.element = h(
       'div',
       { class: 'row wrap moment', role: 'group', 'aria-label': 'Range of events', hidden: true },
@@ -96,7 +27,7 @@ export class RangeBar {
       this.first,
       'to',
       this.last,
-      h('button', { type: 'button', title: 'The whole trace', onclick: all }, 'All'),
+      (this.all = h('button', { type: 'button', onclick: all })),
       this.words,
     )
   }
@@ -114,7 +45,15 @@ export class RangeBar {
       if (document.activeElement !== field) field.value = String(event)
     }
     const count = range.last - range.first + 1
-    setText(this.words, `${formatCount(count)} of ${plural(info.events, 'event')}: the window of the timeline`)
+    setText(this.all, this.isSelected ? 'Clear' : 'All')
+    this.all.title = this.isSelected ? "The timeline's window instead" : 'The whole trace'
+    const which = this.isSelected ? 'the selected range' : 'the window of the timeline'
+    setText(this.words, `${formatCount(count)} of ${plural(info.events, 'event')}: ${which}`)
+  }
+
+  /** Else it is the timeline's window. */
+  private get isSelected(): boolean {
+    return RANGE in this.store.state.options
   }
 
   private field(label: string): HTMLInputElement {
@@ -125,6 +64,7 @@ export class RangeBar {
 
   private choose(): void {
     const [first, last] = [Number(this.first.value), Number(this.last.value)].sort((a, b) => a - b)
+    if (this.isSelected) return this.store.setOption(RANGE, writeEventRange({ first, last }))
     // A window of one event is half an event wide on either side.
     this.store.set({ x: first <= 0 && last >= this.events - 1 ? null : [first - 0.5, last + 0.5] })
   }

@@ -1,6 +1,7 @@
 // From the state to the rows of the table: grouping, filter, sums, order, opened groups. Unchanged parts are cached.
 
 import type { DeviceData, Stacks } from '../../data/model'
+import { RANGE } from '../../ui/state'
 import { Memo } from '../memo'
 import { nameOfStack } from '../shared/describe'
 import type { ViewContext } from '../view'
@@ -9,7 +10,7 @@ import type { Table } from './columns'
 import { groupRows, groupTable } from './group-table'
 import { GROUPINGS, type Grouping, type Groups, groupsOf, whyNot } from './grouping'
 import { countEmpty, inOrder, type SortKeys } from './order'
-import { type EventRange, rangeOf, type RangeSums, sumsInRange } from './range'
+import { type EventRange, rangeOf, type RangeSums, readEventRange, sumsInRange } from '../shared/range-sums'
 import { type Opened, RowPlan } from './row-plan'
 import { largestOf, liveSumsOf, mainCategories, type Sums, sumsOf } from './sums'
 
@@ -60,7 +61,10 @@ export class TableModel {
     const word = GROUPINGS.find(([name]) => name === grouping)![2]
     const matchesOnly = matches !== null && state.options['table.matches'] !== 'all'
     const filter = (state.options['table.filter'] ?? '').trim().toLowerCase()
-    const range = state.options['table.range'] === 'window' && info.events > 0 ? rangeOf(info, state.x) : null
+    const range =
+      state.options['table.range'] === 'window' && info.events > 0
+        ? (readEventRange(state.options[RANGE], info) ?? rangeOf(info, state.x))
+        : null
     const matched = matches?.mask ?? null
     const timeUs = data.timeUs
     let groups: Groups | null = null

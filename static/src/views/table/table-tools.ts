@@ -1,8 +1,8 @@
 // The controls of the table: what a row stands for, whether only matches are listed, and the files.
 
 import type { DeviceData, DeviceInfo } from '../../data/model'
-import { fill, h } from '../../ui/dom'
-import type { Store } from '../../ui/state'
+import { fill, h, setText } from '../../ui/dom'
+import { RANGE, type Store } from '../../ui/state'
 import { MatchesOnly } from '../shared/controls'
 import { GROUPINGS, type Grouping, whyNot } from './grouping'
 
@@ -23,6 +23,7 @@ export class TableTools {
     class: 'table-filter',
   })
   private readonly range = h('input', { type: 'checkbox' })
+  private readonly rangeName = h('span')
   /** What the menu's entries are for. */
   private data: DeviceData | null = null
 
@@ -43,9 +44,9 @@ export class TableTools {
       this.filter,
       h(
         'label',
-        { class: 'switch', title: "What the events of the timeline's window allocate and free" },
+        { class: 'switch', title: 'What the events of the selected range allocate and free, or those of the window' },
         this.range,
-        'Sum the window',
+        this.rangeName,
       ),
       this.only.element,
       button('CSV', 'Download the table as CSV', () => actions.save('csv')),
@@ -69,6 +70,7 @@ export class TableTools {
     this.menu.value = grouping
     this.only.render(matchesOnly)
     this.range.checked = isRange
+    setText(this.rangeName, RANGE in this.store.state.options ? 'Sum the range' : 'Sum the window')
     this.range.disabled = info.events === 0
     if (document.activeElement !== this.filter) this.filter.value = this.store.state.options['table.filter'] ?? ''
   }

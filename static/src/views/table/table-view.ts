@@ -2,12 +2,11 @@
 
 import { dominantStack, stackShares } from '../../data/held-memory'
 import { deviceName } from '../../ui/devices'
-import { quoted } from '../../search/grammar'
 import { copyText, fill, h } from '../../ui/dom'
 import { download, fileName } from '../../ui/download'
 import { VirtualList } from '../../ui/virtual-list'
 import { MomentBar } from '../moment'
-import { openMenu, termItems } from '../shared/context-menu'
+import { allocationItems, openMenu, termItems } from '../shared/context-menu'
 import { fitting, templateOf, widthOf } from '../shared/column-fit'
 import type { View, ViewContext, ViewParts } from '../view'
 import type { Column } from './columns'
@@ -229,20 +228,11 @@ export class TableView implements View {
   private openMenu(index: number, x: number, y: number): void {
     const { store } = this.parts
     const { plan, table, groups } = this.now!
-    const { data, info } = this.context!
     const line = plan.at(index)
     if (line.kind === 'folded') return
     const id = line.kind === 'child' ? line.id : groups ? -1 : line.row
-    const category = id < 0 ? '' : info.categories[data.category[id]]
-    const terms =
-      id < 0
-        ? [table.queryOf(line.row)]
-        : [`stack:${data.stack[id]}`, category ? `category:${quoted(category)}` : null, `size:${data.size[id]}`]
-    openMenu(
-      terms.flatMap((term) => termItems(store, term)),
-      x,
-      y,
-    )
+    const items = id < 0 ? termItems(store, table.queryOf(line.row)) : allocationItems(store, this.context!.data, id)
+    openMenu(items, x, y)
   }
 
   /** The stack with the most bytes of a group at the moment; 0 where none of it has a trace. */

@@ -83,7 +83,7 @@ function listedIn({ sums, plan: { order } }: Model, { size }: DeviceData): { cou
 
 export function whyEmpty({ info, matches }: ViewContext, { filter, range }: Model): string {
   if (filter) return `No row has a name with “${filter}”.`
-  if (range && info.allocations > 0) return 'Nothing is allocated within the window.'
+  if (range && info.allocations > 0) return 'Nothing is allocated within the range.'
   if (info.allocations === 0) return explain(info) ?? 'This device has no allocations.'
   return matches
     ? `None of the ${formatCount(info.allocations)} allocations matches the query.`

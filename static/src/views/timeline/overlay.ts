@@ -8,6 +8,7 @@ import { h } from '../../ui/dom'
 import { FONT, sizeCanvas } from '../shared/canvas-view'
 import { drawXAxis, gapsWithin } from '../shared/plot-frame'
 import type { Box } from '../shared/pointer'
+import type { EventRange } from '../shared/range-sums'
 import { drawFailedRequests, drawMarks, type FailedRequest, failedRequests } from './marks'
 import { BOTTOM_STRIP, type Frame, type Plot, type Strips, TOP_STRIP, xToPixel, yToPixel } from './frame'
 import { Lines, PlotLabels } from './plot-labels'
@@ -17,6 +18,8 @@ interface Pointed {
   /** Level of the columns on the canvas. */
   level: number
   select: number | null
+  /** The selected range. */
+  range: EventRange | null
   box: Box | null
 }
 
@@ -60,7 +63,8 @@ export class Overlay {
     drawFailedRequests(frame, this.failed)
     drawMarks(frame)
     drawBreaks(frame)
-    const { select, level, box } = pointed
+    const { select, level, range, box } = pointed
+    if (range) drawRange(frame, range)
     if (select !== null)
       this.selectOutline.draw(frame, select, level, { stroke: 'accent', fill: 'selection', thickness: 2 })
     frame.rects.endFixed()
@@ -96,6 +100,16 @@ function drawBreaks(frame: Frame): void {
   const y = yToPixel(frame, middle)
   if (y > plot.height) return
   for (let x = 0; x < plot.width; x++) rects.add(x, y + tooth(x) - 1.5, x + 1, y + tooth(x) + 1.5)
+}
+
+/** Half an event wider on either side. */
+function drawRange(frame: Frame, { first, last }: EventRange): void {
+  const { rects, plot, inks, scale } = frame
+  const [x0, x1] = [first - 0.5, last + 0.5].map((event) => xToPixel(frame, scale.toAxis(event)))
+  rects.ink(inks.selection)
+  rects.add(Math.max(0, x0), 0, Math.min(plot.width, x1), plot.height)
+  rects.ink(inks.accent)
+  for (const x of [x0, x1]) if (x >= 0 && x <= plot.width) rects.add(x - 0.75, 0, x + 0.75, plot.height)
 }
 
 function drawBox({ rects, plot, inks }: Frame, box: Box): void {

@@ -7,13 +7,13 @@ import type { TileProvider } from '../../gl/tile-layer'
 import { h } from '../../ui/dom'
 import { RangeMax } from '../shared/scene'
 import { Ruler } from './ruler'
-import type { State, Store } from '../../ui/state'
+import { CLOSED, RANGE, type State, type Store } from '../../ui/state'
 import { isDark } from '../../ui/theme'
 import type { Matches } from '../../search/matches'
 import type { Colouring } from '../colouring'
 import { BandColours } from './band-colours'
 import { type Inks, readInks } from '../shared/inks'
-import { type Frame, layOut } from './frame'
+import { type Frame, layOut, pixelToX } from './frame'
 import { Clicks, Hits } from './hits'
 import { Hover } from './hover'
 import { Minimap } from './minimap'
@@ -21,6 +21,8 @@ import { type Limits, limitsOf, Navigator, resolveWindow } from './navigator'
 import { Overlay } from './overlay'
 import { Picture, tileProvider } from './picture'
 import { type Box, PointerInput } from '../shared/pointer'
+import { allocationItems, openMenu } from '../shared/context-menu'
+import { rangeOf, readEventRange, writeEventRange } from '../shared/range-sums'
 import { Scene } from '../shared/scene'
 import { Tracks } from './tracks'
 
@@ -124,6 +126,7 @@ export class TimelineView {
       zoom: (x, y, factorX, factorY) => this.navigator.zoomAt(x, y, factorX, factorY),
       box: (box) => this.setBox(box),
       zoomToBox: (box) => this.boxDone(box),
+      selectRange: (box) => this.selectRange(box.x0, box.x1),
       hover: (x, y) => this.hover.set({ x, y }),
       leave: () => this.hover.set(null),
       click: (x, y, shift) => this.click(x, y, shift),
@@ -131,6 +134,7 @@ export class TimelineView {
       origin: () => this.overlay.frame?.plot ?? { left: 0, top: 0 },
       boxMode: () => this.boxMode || this.ruler.isOn,
     })
+    this.plotElement.addEventListener('contextmenu', (event) => this.openMenu(event))
     new ResizeObserver(() => this.drawNow()).observe(this.plotElement)
     store.subscribe(() => this.requestFrame())
   }
@@ -282,6 +286,34 @@ export class TimelineView {
     else if (this.overlay.frame) this.ruler.set(this.overlay.frame, box)
   }
 
+  /** Of the allocation at the pointer; from the keyboard of the selected one. */
+  private openMenu(event: MouseEvent): void {
+    const { frame } = this.overlay
+    const data = this.scene?.data
+    if (!frame || !data || event.defaultPrevented) return
+    const { left, top } = this.plotElement.getBoundingClientRect()
+    const isKey = event.clientX === 0 && event.clientY === 0
+    const at = isKey ? null : { x: event.clientX - left - frame.plot.left, y: event.clientY - top - frame.plot.top }
+    const id = (at ? this.hits.allocationAt(frame, at.x, at.y)?.id : this.store.state.select) ?? -1
+    if (id < 0) return
+    event.preventDefault()
+    this.hover.set(null)
+    openMenu(allocationItems(this.store, data, id), Math.max(left, event.clientX), Math.max(top, event.clientY))
+  }
+
+  /** Selects the events between two places of the plot in pixels, or of the whole window. */
+  selectRange(from = 0, to = Infinity): void {
+    const { frame } = this.overlay
+    if (!frame || frame.scene.info.events === 0) return
+    const event = (x: number): number =>
+      frame.scale.toEvent(pixelToX(frame, Math.max(0, Math.min(frame.plot.width, x))))
+    const range = rangeOf(frame.scene.info, [event(Math.min(from, to)), event(Math.max(from, to))])
+    this.store.set({
+      ...CLOSED,
+      options: { ...this.store.state.options, [RANGE]: writeEventRange(range) },
+    })
+  }
+
   /** Measures the whole window. */
   measureWindow(): void {
     if (this.overlay.frame) this.ruler.setToWindow(this.overlay.frame)
@@ -334,9 +366,10 @@ export class TimelineView {
     this.overlay.draw(frame, {
       level: this.drawn.level,
       select: state.select,
-      box: this.ruler.isOn ? null : this.box,
+      range: readEventRange(state.options[RANGE], this.scene.info),
+      box: this.ruler.isOn && this.box?.y0 !== -Infinity ? null : this.box,
     })
-    this.ruler.draw(frame, this.box)
+    this.ruler.draw(frame, this.box?.y0 === -Infinity ? null : this.box)
     this.picture.drawRects(rects, plot)
     this.tracks.draw(this.scene, scale, window, plot, inks, isDark(state.theme))
     this.minimap.draw(

@@ -98,6 +98,8 @@ def test_churn_that_empty_cache_explains() -> None:
     (churn,) = on("empty_cache_loop", "churn")
     assert churn.evidence["emptied"] == churn.evidence["segments_freed"] == 390 and churn.evidence["retries"] == 0
     assert "empty-cache" in rules("empty_cache_loop")
+    (advice,) = [f for f in on("empty_cache_loop", "advice") if f.evidence["rule"] == "empty-cache"]
+    assert advice.evidence["where"].endswith("/entrance.py:104")
     assert "garbage-collection-threshold" not in rules("empty_cache_loop")
 
 

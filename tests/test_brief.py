@@ -56,3 +56,11 @@ def test_what_does_not_go_together(option: list[str]) -> None:
 def test_several_snapshots() -> None:
     run = on_loaded("stats", "--brief", "--json", corpus.path_of("small"), corpus.path_of("oom"))
     assert [Path(one["file"]).name for one in json.loads(run.out)["snapshots"]] == ["small.pickle", "oom.pickle"]
+
+
+@pytest.mark.skipif("adamw_foreach_step.pickle" not in corpus.real_names(), reason="needs ../shared")
+def test_what_two_remedies_save_together_is_said_where_there_is_room() -> None:
+    """In this file only the second remedy at the second peak makes the first one worth 14 GiB."""
+    run = on_loaded("stats", "--brief", "--json", corpus.path_of("adamw_foreach_step.pickle"))
+    first = run.json["snapshots"][0]["devices"][0]["findings"][0]
+    assert "fused=True" in first["detail"] and "51.6 GiB" in first["detail"]

@@ -6,6 +6,7 @@ import numpy as np
 
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
 from snapreport.findings.loop_lines import MODULE_CALL
+from snapreport.sentence import parts_of
 from snapreport.timeline.phases import OPTIMIZER_STEP
 
 MUCH = 0.05
@@ -35,8 +36,11 @@ def place_of(context: AdviceContext, advice: Advice) -> str | None:
     """``/app/file.py:12``: the line of the program to change; None where none is recorded.
 
     It allocates most of the advice's bytes, at the peak if any has a stack trace there, or calls what does; of
-    gradients, it calls what frees them.
+    gradients, it calls what frees them. Of ``empty_cache()``, it calls that.
     """
+    if advice.rule == "empty-cache" and (churn := context.finding("churn")):
+        (place, *_) = parts_of(churn.evidence["emptied_in"])
+        return f"{place.file}:{place.line}" if place.line else None
     if advice.mask is None:
         return None
     if advice.rule in _AT_STEP:

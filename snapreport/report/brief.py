@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import polars as pl
 from msgspec import UNSET
+from msgspec.structs import replace
 
 from snapreport import terminal
 from snapreport.contracts import json_text
@@ -54,6 +55,9 @@ def brief(snapshot: Snapshot) -> BriefFile:
         "devices": len(devices) - len(document.devices),
         "findings": sum(sum(f.device == d.device for f in every) - len(d.findings) for d in document.devices),
     }
+    if len(json_text(document, indent=None)) > MOST_BYTES - 100:
+        for device in document.devices:
+            device.findings = [replace(finding, detail=_short(finding.detail)) for finding in device.findings]
     while len(json_text(document, indent=None)) > MOST_BYTES - 100 and (what := _drop(document)):
         left_out[what] = left_out.get(what, 0) + 1
     document.left_out = {what: count for what, count in left_out.items() if count}
@@ -118,7 +122,7 @@ def _finding(finding: Finding) -> BriefFinding:
         severity=finding.severity,
         rule=evidence.get("rule"),
         title=_short(finding.title),
-        detail=_short(" ".join(finding.detail)),
+        detail=_short(" ".join(finding.detail), 3 * _LONG),
         where=evidence.get("where"),
         line=evidence.get("line") if finding.kind == "advice" else None,
         remedy=evidence.get("term"),
@@ -146,7 +150,10 @@ def _stacks(snapshot: Snapshot, timeline: DeviceTimeline) -> list[BriefStack]:
 
 
 def _short(text: str, most: int = _LONG) -> str:
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    """Cut behind a word, if one ends in the last third of what may be said."""
+    if len(text) <= most:
+        return text
+    return f"{text[: max(text.rfind(' ', 2 * most // 3, most - 1), 0) or most - 1]}…"
 
 
 def brief_text(snapshot: Snapshot) -> str:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import corpus
+import jsonschema
 import numpy as np
 import polars as pl
 import pytest
@@ -25,6 +26,7 @@ import snapreport
 from snapreport.samples import write
 
 NAME = "snap.pickle"
+ROOT = Path(__file__).parent.parent
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +95,19 @@ class TestTables:
         assert counts["snapshot"].to_list() == ["other.pickle", NAME]
         assert counts["len"].n_unique() == 1
 
+    def test_the_query_of_the_page_reads_a_lake(
+        self, snap: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        import duckdb
+
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "other.pickle").write_bytes(snap.read_bytes())
+        assert in_process("export", snap, "other.pickle", "--to", "parquet", "-o", "lake").code == 0
+        (sql,) = re.findall(r"```sql\n(.*?)```", (ROOT / "docs" / "export.md").read_text("utf-8"), re.DOTALL)
+        rows = duckdb.sql(sql).fetchall()
+        largest = max(int(snapreport.load(snap).allocations(d)["size"].max()) for d in (0, 1))  # type: ignore[arg-type]
+        assert {name for name, _, _ in rows} == {NAME, "other.pickle"} and rows[0][2] == largest
+
     @pytest.mark.parametrize("kind", ["duckdb", "sqlite"])
     def test_databases_hold_the_rows_of_all_snapshots(
         self, kind: str, snap: Path, snapshot: snapreport.Snapshot, tmp_path: Path
@@ -160,6 +175,14 @@ class TestProfiles:
         assert {
             "; ".join(functions[locations[i]] for i in reversed(packed(one[1]))) for one in live
         } == names  # outermost first in both
+
+    def test_speedscope_is_valid_by_its_own_schema(self, snap: Path, tmp_path: Path) -> None:
+        schema = ROOT / "static" / "node_modules" / "speedscope" / "dist" / "release" / "file-format-schema.json"
+        if not schema.exists():
+            pytest.skip("speedscope's schema comes with npm ci")
+        for options in ((), ("--of", "segments")):
+            document = json.loads(exported(snap, "speedscope", tmp_path / "a.json", *options, "--force").read_text())
+            jsonschema.validate(document, json.loads(schema.read_text()))
 
     def test_a_moment_that_is_none(self, snap: Path, tmp_path: Path) -> None:
         run = in_process("export", snap, "--to", "folded", "-o", tmp_path / "x", "--at", "noon")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
 import shutil
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
+from urllib.parse import parse_qs
 
 import corpus
 import pytest
@@ -128,19 +132,69 @@ def test_action_says_that_the_program_failed(project: Path) -> None:
     assert runner.step("Result").returncode == 3
 
 
+class Notes(BaseHTTPRequestHandler):
+    """As much of GitLab's API as comments need: two notes a page, the token checked."""
+
+    notes: ClassVar[list[dict[str, Any]]] = []
+
+    def answer(self) -> None:
+        path, _, query = self.path.partition("?")
+        assert path.startswith("/api/v4/projects/9/merge_requests/7/notes")
+        sent = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or "null")
+        code, found = 200, None
+        if self.headers["PRIVATE-TOKEN"] != "secret":
+            code = 401
+        elif self.command == "GET":
+            page = int(parse_qs(query)["page"][0])
+            found = self.notes[2 * page - 2 : 2 * page]
+        elif self.command == "PUT":
+            next(note for note in self.notes if note["id"] == int(path.rpartition("/")[2])).update(sent)
+        else:
+            self.notes.append({"id": len(self.notes) + 1, **sent})
+        self.send_response(code)
+        self.end_headers()
+        self.wfile.write(json.dumps(found).encode())
+
+    do_GET = do_PUT = do_POST = answer  # noqa: N815  # the names that the class asks for
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
 def test_gitlab(project: Path) -> None:
     job = yaml.safe_load((ROOT / "ci" / "gitlab.yml").read_text())[".snapreport"]
     variables = job["variables"] | {"MEMORY_COMMAND": "python train.py", "MEMORY_CHECK": "--fail-on leak"}
     script = "\n".join(job["script"])
-    done = subprocess.run(
-        ["bash", "-eo", "pipefail", "-c", script], cwd=project, env=environment(project, **variables),
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 1, done.stderr
-    for path in [*job["artifacts"]["paths"], job["artifacts"]["reports"]["junit"]]:
+    Notes.notes = [{"id": number, "body": "looks good"} for number in (1, 2)]
+    with ThreadingHTTPServer(("127.0.0.1", 0), Notes) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        variables |= {"CI_API_V4_URL": f"http://127.0.0.1:{server.server_port}/api/v4", "CI_PROJECT_ID": "9"}
+        variables |= {"CI_MERGE_REQUEST_IID": "7", "CI_JOB_URL": "https://gitlab.com/o/r/-/jobs/5"}
+
+        def run(**more: str) -> None:
+            env = environment(project, **variables, **more)
+            command = ["bash", "-eo", "pipefail", "-c", script]
+            done = subprocess.run(command, cwd=project, env=env, capture_output=True, text=True, check=False)
+            assert done.returncode == 1, (done.stdout, done.stderr)
+
+        run(MEMORY_TOKEN="secret")
+        assert [note["id"] for note in Notes.notes] == [1, 2, 3]
+        assert Notes.notes[2]["body"].startswith("<!-- snapreport memory -->\n## 1 of 1 memory check")
+        assert "xychart-beta" in Notes.notes[2]["body"]
+        Notes.notes[2]["body"] = "<!-- snapreport memory --> an older result"
+        variables["MEMORY_COMMAND"] = ""  # the snapshots are there
+        run(MEMORY_TOKEN="secret")
+        assert len(Notes.notes) == 3 and "## 1 of 1 memory check" in Notes.notes[2]["body"]
+        run(MEMORY_TOKEN="wrong")  # the check's own result stays
+        server.shutdown()
+    for path in [*job["artifacts"]["paths"], *job["artifacts"]["reports"].values()]:
         assert (project / path).is_file(), path
     assert job["artifacts"]["when"] == "always", "kept also when the check fails"
     assert (project / "memory.xml").read_text().count("<failure") == 1
+    first, *_ = json.loads((project / "memory-lines.json").read_text())
+    line = PROGRAM.splitlines().index("def train_step():") + 1
+    assert first["location"] == {"path": "train.py", "lines": {"begin": line}} and first["severity"] == "major"
+    assert first.keys() == {"description", "check_name", "fingerprint", "severity", "location"}
 
 
 def test_annotations_escape_what_a_recording_says() -> None:

@@ -177,6 +177,12 @@ class PercentType(click.ParamType):  # type: ignore[type-arg]  # generic in newe
     is_flag=True,
     help="Also print GitHub's workflow commands: errors and advice at the lines of the program.",
 )
+@click.option(
+    "--code-quality",
+    metavar="FILE",
+    type=click.Path(),
+    help="Write the same as GitLab's code quality report, which a merge request shows at its lines.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON (schema snapreport-check/1).")
 @category_options
 @redact_options
@@ -203,6 +209,7 @@ def check(
     junit: str | None,
     chart: bool,
     annotations: bool,
+    code_quality: str | None,
     as_json: bool,
     rules: str | None,
     no_inference: bool,
@@ -230,10 +237,10 @@ def check(
 
     read = [*snaps, *([baseline] if baseline else [])]
     check_inputs([path for path in read if not path.startswith("@")])
-    _refuse_outputs(summary_md, junit, as_json, read, force)
+    _refuse_outputs([summary_md, junit, code_quality], as_json, read, force)
     if chart and not summary_md:
         raise click.UsageError("--chart goes with --summary-md")
-    if annotations and (as_json or "-" in (summary_md, junit)):
+    if annotations and (as_json or "-" in (summary_md, junit, code_quality)):
         raise click.UsageError("--annotations are on standard output, too")
     if link and not summary_md:
         raise click.UsageError("--link goes with --summary-md")
@@ -298,7 +305,9 @@ def check(
             report_unlinked(links, snapshots)
     if junit:
         _write(junit, check_junit(checks))
-    if "-" not in (summary_md, junit):
+    if code_quality:
+        _write(code_quality, review_output.code_quality(checks, snapshots, Path.cwd()))
+    if "-" not in (summary_md, junit, code_quality):
         text = json_text(check_document(checks)) if as_json else check_text(checks)
         pipe_safe(lambda: echo(text))
     if annotations:
@@ -313,15 +322,15 @@ def check(
     return FAILED if status == "failed" else 0
 
 
-def _refuse_outputs(
-    summary_md: str | None, junit: str | None, as_json: bool, snaps: Sequence[str], force: bool
-) -> None:
+def _refuse_outputs(files: Sequence[str | None], as_json: bool, snaps: Sequence[str], force: bool) -> None:
     """Refuse, before the work, outputs that cannot be written or would overwrite a snapshot or each other."""
-    if [summary_md, junit, "-" if as_json else None].count("-") > 1:
+    given = [path for path in files if path]
+    if [*given, *["-"] * as_json].count("-") > 1:
         raise click.UsageError("standard output can be written once only")
-    if summary_md and junit and summary_md != "-" and os.path.abspath(summary_md) == os.path.abspath(junit):
-        raise click.UsageError("--summary-md and --junit name the same file")
-    for path in filter(None, (summary_md, junit)):
+    places = [os.path.abspath(path) for path in given]
+    if same := next((path for path, place in zip(given, places, strict=True) if places.count(place) > 1), None):
+        raise click.UsageError(f"two outputs are the same file: {same}")
+    for path in given:
         check_output(path, snaps, "the result", force=force or _is_job_summary(path))
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -22,11 +26,20 @@ _POINTS = 60  # of a line of the chart, each the highest of its events
 _UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
 
-def workflow_commands(checks: Sequence[Check], snapshots: Sequence[Snapshot], checkout: Path) -> list[str]:
-    """GitHub's workflow commands: an error for each check that did not pass, at the line that it names or that holds
-    most at the peak, and notices for the best advice. Files are named relative to ``checkout`` where they are in it.
+@dataclass(frozen=True)
+class _Annotation:
+    """``place``: file and line, named relative to the checkout where the file is in it; None: nowhere."""
+
+    is_error: bool
+    title: str
+    text: str
+    place: tuple[str, int] | None
+
+
+def _annotations(checks: Sequence[Check], snapshots: Sequence[Snapshot], checkout: Path) -> Iterator[_Annotation]:
+    """An error for each check that did not pass, at the line that it names or that holds most at the peak, and the best
+    advice.
     """
-    commands = []
     by_name = {snapshot.recording.name: snapshot for snapshot in snapshots}
     for check in checks:
         if check.passed:
@@ -34,15 +47,47 @@ def workflow_commands(checks: Sequence[Check], snapshots: Sequence[Snapshot], ch
         snapshot = by_name.get(check.file)
         place = _named_place(check) or (_largest_place(snapshot, check.device) if snapshot else None)
         text = check.unknown or "\n".join([check.message, *check.evidence])
-        commands.append(_command("error", f"memory: {check.rule}", text, place, checkout))
+        yield _Annotation(True, f"memory: {check.rule}", text, _in_checkout(place, checkout))
     for snapshot in snapshots:
         advice = [f for f in findings(snapshot) if f.kind == "advice" and f.evidence.get("where")]
         for finding in sorted(advice, key=rank)[:MOST_NOTICES]:
             file, _, line = str(finding.evidence["where"]).rpartition(":")
             text = "\n".join([finding.title, *filter(None, [finding.evidence.get("line")])])
             place = (file, int(line)) if line.isdecimal() else None
-            commands.append(_command("notice", "memory", text, place, checkout))
+            yield _Annotation(False, "memory", text, _in_checkout(place, checkout))
+
+
+def workflow_commands(checks: Sequence[Check], snapshots: Sequence[Snapshot], checkout: Path) -> list[str]:
+    """GitHub's workflow commands, ``::error file=train.py,line=12,title=…::…``."""
+    commands = []
+    for one in _annotations(checks, snapshots, checkout):
+        place = {"file": one.place[0], "line": str(one.place[1])} if one.place else {}
+        named = ",".join(f"{key}={_escaped(value, ':,')}" for key, value in {**place, "title": one.title}.items())
+        commands.append(f"::{'error' if one.is_error else 'notice'} {named}::{_escaped(one.text)}")
     return commands
+
+
+def code_quality(checks: Sequence[Check], snapshots: Sequence[Snapshot], checkout: Path) -> str:
+    """GitLab's code quality report, which a merge request shows at the lines that it names
+    (https://docs.gitlab.com/ci/testing/code_quality/#code-quality-report-format). It has no entries without a line.
+    """
+    entries = []
+    for one in _annotations(checks, snapshots, checkout):
+        if one.place:
+            file, line = one.place
+            text = visible(f"{one.title}: {' '.join(one.text.split(chr(10)))}")
+            # What says so in the next commit, too, has the same: no numbers.
+            said = f"{one.title}\n{file}\n{re.sub('[0-9.]+', '', one.text)}"
+            entries.append(
+                {
+                    "description": text,
+                    "check_name": "snapreport",
+                    "fingerprint": hashlib.sha256(said.encode("utf-8", "replace")).hexdigest(),
+                    "severity": "major" if one.is_error else "info",
+                    "location": {"path": visible(file), "lines": {"begin": max(line, 1)}},
+                }
+            )
+    return json.dumps(entries, indent=1) + "\n"
 
 
 def _named_place(check: Check) -> tuple[str, int] | None:
@@ -66,20 +111,16 @@ def _largest_place(snapshot: Snapshot, device: str) -> tuple[str, int] | None:
     return None
 
 
-def _command(kind: str, title: str, text: str, place: tuple[str, int] | None, checkout: Path) -> str:
-    properties = {"file": _in_checkout(place[0], checkout), "line": str(place[1])} if place else {}
-    named = ",".join(f"{key}={_escaped(value, ':,')}" for key, value in {**properties, "title": title}.items())
-    return f"::{kind} {named}::{_escaped(text)}"
-
-
-def _in_checkout(file: str, checkout: Path) -> str:
+def _in_checkout(place: tuple[str, int] | None, checkout: Path) -> tuple[str, int] | None:
     """The longest end of a recorded path that is a file of the checkout: recordings come from other machines, too."""
-    parts = PurePosixPath(file.replace("\\", "/")).parts
+    if place is None:
+        return None
+    parts = PurePosixPath(place[0].replace("\\", "/")).parts
     for first in range(len(parts)):
         end = PurePosixPath(*parts[first:])
         if not end.is_absolute() and ".." not in end.parts and (checkout / end).is_file():
-            return str(end)
-    return file
+            return str(end), place[1]
+    return place
 
 
 def _escaped(text: str, more: str = "") -> str:

@@ -22,7 +22,7 @@ from snapreport.timeline.build import DeviceTimeline, build_timeline
 from snapreport.timeline.categories import StackCategories, stack_categories
 from snapreport.timeline.category_rules import Rules, load_rules
 from snapreport.timeline.curves import allocated_curve
-from snapreport.timeline.stats import file_stats
+from snapreport.timeline.stats import file_stats, private_pools
 from snapreport.timeline.step_memory import step_memory
 
 if TYPE_CHECKING:
@@ -220,7 +220,10 @@ class Snapshot:
     def file_stats(self, query: str | None = None) -> FileStats:
         """As :meth:`stats`, as a Struct."""
         timelines = [self.timeline(device) for device in self.devices]
-        devices = [replace(one.counted_stats, steps=step_memory(one) or UNSET) for one in timelines]
+        devices = [
+            replace(one.counted_stats, steps=step_memory(one) or UNSET, private_pools=private_pools(one) or UNSET)
+            for one in timelines
+        ]
         if query is not None:
             from snapreport.search.matches import device_matches
 

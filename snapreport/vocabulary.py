@@ -30,3 +30,6 @@ TIME_UNITS_US: dict[str, float] = _DATA["time_units_us"]
 QUERY_ERRORS: dict[str, str] = _DATA["query_errors"]
 QUERY_OPERATORS: dict[str, str] = _DATA["query_operators"]
 QUERY_NOTES: dict[str, str] = _DATA["query_notes"]
+
+DEFAULT_POOL = "(0, 0)"
+"""The pool id of segments that belong to no CUDA graph and no ``torch.cuda.MemPool``."""

@@ -1,8 +1,9 @@
-"""Memory by step and by category: against a walk over the allocations."""
+"""Memory by step, category and private pool: against a walk over the allocations, and the segments of the file."""
 
 from __future__ import annotations
 
 import itertools
+import pickle
 
 import corpus
 import polars as pl
@@ -14,6 +15,7 @@ import snapreport
 from snapreport.cli import main
 from snapreport.contracts.stats import StepMemory
 from snapreport.exporting.tables import tables
+from snapreport.number_format import bytes_text
 from snapreport.report.step_lines import steps_text
 
 MIB = 1 << 20
@@ -96,3 +98,20 @@ def test_text_and_markdown_have_it() -> None:
     for options in ([], ["--markdown"]):
         output = CliRunner().invoke(main, ["stats", *options, str(RECORDING)], catch_exceptions=False).output
         assert "3 steps: peaks 108 MiB to 125 MiB" in output
+
+
+@pytest.mark.parametrize("name", ["pools", "small"])
+def test_private_pools_are_those_of_the_segments(name: str) -> None:
+    path = corpus.path_of(name)
+    pools: dict[str, list[int]] = {}
+    for segment in pickle.loads(path.read_bytes())["segments"]:
+        if segment["segment_pool_id"] != (0, 0):
+            of_pool = pools.setdefault(str(segment["segment_pool_id"]), [0, 0, 0])
+            for i, value in enumerate((1, segment["total_size"], segment["allocated_size"])):
+                of_pool[i] += value
+    assert bool(pools) == (name == "pools")
+    shown = corpus.loaded(path).stats()["devices"][0].get("private_pools", [])
+    assert {p["pool"]: [p["segments"], p["reserved_bytes"], p["allocated_bytes"]] for p in shown} == pools
+    text = " ".join(CliRunner().invoke(main, ["stats", str(path)], catch_exceptions=False).output.split())
+    assert ("At the end private pools" in text) == bool(pools)
+    assert all(f"of {bytes_text(reserved)} in {pool}" in text for pool, (_, reserved, _) in pools.items())

@@ -101,6 +101,15 @@ class StepMemory(Struct, forbid_unknown_fields=True):
     duration_us: Count | None
 
 
+class PrivatePool(Struct, forbid_unknown_fields=True):
+    """A pool of a CUDA graph or ``torch.cuda.MemPool`` in the final state. ``pool``: PyTorch's id of it."""
+
+    pool: str
+    segments: Count
+    reserved_bytes: Bytes
+    allocated_bytes: Bytes
+
+
 class DeviceStats(DeviceNumbers):
     """``trace_peak_allocated_bytes``: allocated at ``peak_event``, where the trace lost a higher peak; the peaks and
     ``max_memory_allocated_bytes`` are then what PyTorch counted.
@@ -112,6 +121,7 @@ class DeviceStats(DeviceNumbers):
     findings: list[Finding] | UnsetType = UNSET
     trace_peak_allocated_bytes: Bytes | UnsetType = UNSET
     steps: Annotated[list[StepMemory] | UnsetType, Meta(description="where the trace shows any")] = UNSET
+    private_pools: Annotated[list[PrivatePool] | UnsetType, Meta(description="most reserved first")] = UNSET
     modules: Annotated[list[ModuleMemory] | UnsetType, Meta(description="where they were recorded")] = UNSET
 
 

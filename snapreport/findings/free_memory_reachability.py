@@ -9,9 +9,9 @@ import polars as pl
 
 from snapreport.timeline.rounding import SMALL_SIZE
 from snapreport.timeline.state import State
+from snapreport.vocabulary import DEFAULT_POOL
 
 SMALL_SEGMENT = 2 << 20
-DEFAULT_POOL = "(0, 0)"
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,6 @@ from snapreport.findings.attention_scores import MATH_KERNEL
 from snapreport.findings.basis import basis_of, block_doubts
 from snapreport.findings.cut_off_pass import cut_off
 from snapreport.findings.fragmentation import PinningRow, expandable_setting, pinning_stacks
-from snapreport.findings.free_memory_reachability import (
-    DEFAULT_POOL,
-)
 from snapreport.findings.live import (
     MOST,
     CategoryRow,
@@ -45,6 +42,7 @@ from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.phases import BACKWARD, FORWARD, OPTIMIZER_STEP, PHASES, stack_phases
 from snapreport.timeline.rounding import SMALL_SIZE
+from snapreport.vocabulary import DEFAULT_POOL
 
 MIN_SHARE = 0.01
 """Of the request: less cached memory out of its reach is left out."""

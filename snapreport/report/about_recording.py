@@ -9,13 +9,15 @@ from snapreport.reading.recording import ACTIONS
 from snapreport.report.activity_text import activity_text
 from snapreport.report.recorder_facts import device_use
 from snapreport.report.span_columns import broken_sentence
-from snapreport.sentence import bytes_part, joined, sentence
+from snapreport.sentence import bytes_part, joined, listed, sentence
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.lifetimes import action_codes
 from snapreport.timeline.recording_gaps import START_EARLY, has_history, lost_events, recording_start
+from snapreport.timeline.stats import private_pools
 
 MIN_SHARE = 0.01
 """Share of the peak below which a line is omitted."""
+MAX_POOLS = 4
 
 
 def doubts(timeline: DeviceTimeline) -> list[str]:
@@ -31,7 +33,7 @@ def assurances(timeline: DeviceTimeline) -> list[str]:
     """What the program does, what the record is based on, and what was checked."""
     lines = [line for line in (activity_text(timeline.activity),) if line]
     if not has_history(timeline):
-        return lines
+        return [*lines, *_pools(timeline)]
     lines.append(sentence("Based on {}.", plural(len(timeline.events), "event")))
     if timeline.recording.is_profiled:
         return [*lines, *_profile_lines(timeline)]
@@ -47,12 +49,32 @@ def assurances(timeline: DeviceTimeline) -> list[str]:
         lines.append(
             sentence("{} of {size} existed {since}.", plural(int(before.sum()), "allocation"), size=size, since=since)
         )
-    lines += _readings(timeline)
+    lines += [*_pools(timeline), *_readings(timeline)]
     if use := device_use(timeline.recording.recorder, timeline):
         lines.append(use)
     if broken := broken_sentence(timeline.annotated.broken):
         lines.append(broken)
     return lines
+
+
+def _pools(timeline: DeviceTimeline) -> list[str]:
+    """The largest private pools: a graph's activations live there, and no other request is served from them."""
+    pools = private_pools(timeline)
+    if not pools:
+        return []
+    each = [
+        sentence("{} of {} in {pool}", bytes_part(one.allocated_bytes), bytes_part(one.reserved_bytes), pool=one.pool)
+        for one in pools[:MAX_POOLS]
+    ]
+    more = [plural(len(pools) - MAX_POOLS, "other pool")] if len(pools) > MAX_POOLS else []
+    whole = bytes_part(sum(pool.reserved_bytes for pool in pools))
+    return [
+        sentence(
+            "At the end private pools, as of CUDA graphs or `torch.cuda.MemPool`, had reserved {}. Allocated: {each}.",
+            whole,
+            each=listed([*each, *more]),
+        )
+    ]
 
 
 def _profile_lines(timeline: DeviceTimeline) -> list[str]:

@@ -9,6 +9,8 @@ from snapreport.number_format import bytes_text, duration_text, plural
 
 ALIKE = 0.001
 """Peaks that differ by less than this share of the largest are the same."""
+NOTICED = 512
+"""Bytes, the allocator's smallest block: less is the sizes of a few numbers."""
 SLOW = 1.5
 """A step that takes so many times the median is named."""
 
@@ -23,7 +25,9 @@ def steps_text(steps: list[StepMemory]) -> str:
         # The last step often frees all, and the second begins with the optimizer's state of the first.
         growth = int(np.median(growths[1:-1] if len(growths) > 3 else growths))
         sign = "+" if growth > 0 else "−"
-        parts.append(f"{sign}{bytes_text(abs(growth))} from step to step (median)" if growth else "no growth")
+        parts.append(
+            f"{sign}{bytes_text(abs(growth))} from step to step (median)" if abs(growth) >= NOTICED else "no growth"
+        )
     durations = [step.duration_us for step in steps if step.duration_us is not None]
     if len(durations) == len(steps):
         middle, longest = int(np.median(durations)), int(np.argmax(durations))

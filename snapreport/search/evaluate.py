@@ -17,7 +17,7 @@ from snapreport.search.grammar import AllOf, Node, Not, Term, parse
 from snapreport.search.steps import in_range, positions_within, why_none
 from snapreport.search.texts import Folded, StackTexts
 from snapreport.timeline.build import DeviceTimeline
-from snapreport.vocabulary import PART_SEPARATORS, QUERY_NOTES
+from snapreport.vocabulary import DEFAULT_POOL, PART_SEPARATORS, QUERY_NOTES
 
 
 @dataclass
@@ -141,9 +141,9 @@ class Searcher:
 
     def _pool(self, name: str) -> np.ndarray:
         pool = self.table["pool"].fill_null("")
-        shared = {"default": "(0, 0)", "none": ""}
+        shared = {"default": DEFAULT_POOL, "none": ""}
         if name == "private":
-            return ~pool.is_in(["", "(0, 0)"]).to_numpy()
+            return ~pool.is_in(["", DEFAULT_POOL]).to_numpy()
         return (pool == shared.get(name, name)).to_numpy()
 
     def _moment(self, name: str) -> np.ndarray:

@@ -10,13 +10,14 @@ from msgspec import UNSET, convert
 from msgspec.structs import replace
 
 from snapreport.contracts import plain
-from snapreport.contracts.stats import DeviceStats, FileStats, StackAtPeak
+from snapreport.contracts.stats import DeviceStats, FileStats, PrivatePool, StackAtPeak
 from snapreport.contracts.values import Frame
 from snapreport.reading.recording import Recording
 from snapreport.timeline.interface import Timeline
 from snapreport.timeline.module_tree import module_tree
 from snapreport.timeline.operators import stack_labels
 from snapreport.timeline.recording_gaps import lost_peaks
+from snapreport.vocabulary import DEFAULT_POOL
 
 
 def file_stats(recording: Recording, devices: list[DeviceStats]) -> FileStats:
@@ -64,6 +65,21 @@ def device_stats(timeline: Timeline) -> DeviceStats:
         ],
         modules=module_tree(timeline) or UNSET,
     )
+
+
+def private_pools(timeline: Timeline) -> list[PrivatePool]:
+    """The private pools that have segments in the final state of a device, most reserved first."""
+    segments = timeline.recording.devices[timeline.device].segments
+    pool = pl.col("pool").cast(pl.String)
+    sums = (
+        segments.filter(pool.is_not_null() & ~pool.is_in(["", DEFAULT_POOL]))
+        .group_by(pool)
+        .agg(
+            segments=pl.len(), reserved_bytes=pl.col("total_size").sum(), allocated_bytes=pl.col("allocated_size").sum()
+        )
+        .sort("reserved_bytes", "pool", descending=[True, False])
+    )
+    return convert(sums.rows(named=True), list[PrivatePool])
 
 
 def counted_stats(timeline: Timeline, stats: DeviceStats) -> DeviceStats:

@@ -75,22 +75,25 @@ def log_last(files: Sequence[Path], trackers: Sequence[Any]) -> None:
     """
     trackers = [tracker for tracker in trackers if _family(_unwrapped(tracker)) in _WRITERS]
     last = [path for path in files if path.exists()][-1:]
-    try:
-        for snapshot in map(load, last if trackers else []):
-            for tracker in trackers:
-                log(snapshot, tracker)
-    except Exception as error:  # noqa: BLE001  trackers raise anything, of networks too
-        echo(f"snapreport: not logged: {one_line(str(error))}", err=True)
+    snapshots: list[Snapshot] = []
+    for tracker in trackers if last else []:
+        try:
+            snapshots = snapshots or list(map(load, last))
+            log(snapshots, tracker)
+        except Exception as error:  # noqa: BLE001  trackers raise anything, of networks too
+            echo(f"snapreport: not logged: {one_line(str(error))}", err=True)
 
 
 def _unwrapped(to: Any) -> Any:
-    """What a logger of Lightning holds; anything else itself."""
+    """What a logger of Lightning holds; anything else itself, and its logger of MLflow, which alone knows the run."""
+    if type(to).__name__ == "MLFlowLogger":
+        return to
     return to.experiment if "loggers" in type(to).__module__.split(".") and hasattr(to, "experiment") else to
 
 
 def _family(tracker: Any) -> str:
     """``wandb``, ``mlflow``, ``tensorboard``, ``clearml``; else the first part of its class's module."""
-    if getattr(tracker, "__name__", "") == "mlflow":
+    if getattr(tracker, "__name__", "") == "mlflow" or type(tracker).__name__ == "MLFlowLogger":
         return "mlflow"
     first = type(tracker).__module__.partition(".")[0]
     return "tensorboard" if type(tracker).__name__ == "SummaryWriter" else first
@@ -106,11 +109,14 @@ def _to_wandb(run: Any, name: str, values: Values, report: Path, step: int | Non
 def _to_mlflow(to: Any, name: str, values: Values, report: Path, step: int | None, _: Sequence[Snapshot]) -> None:
     from mlflow import MlflowClient, active_run, start_run
 
-    run = (active_run() or start_run()) if getattr(to, "__name__", "") == "mlflow" else to
-    client = MlflowClient()
+    if type(to).__name__ == "MLFlowLogger":
+        client, run_id = to.experiment, to.run_id
+    else:
+        run = (active_run() or start_run()) if getattr(to, "__name__", "") == "mlflow" else to
+        client, run_id = MlflowClient(), run.info.run_id
     for key, value in values.items():
-        client.log_metric(run.info.run_id, key.replace(":", "_"), value, step=step)  # no ":" on Windows
-    client.log_artifact(run.info.run_id, str(report))
+        client.log_metric(run_id, key.replace(":", "_"), value, step=step)  # no ":" on Windows
+    client.log_artifact(run_id, str(report))
 
 
 def _to_tensorboard(

@@ -76,9 +76,20 @@ def test_mlflow(snapshot: snapreport.Snapshot, expected: dict[str, float], here:
         snapreport.log(snapshot, to=mlflow, step=3)
         snapreport.log(snapshot, to=run, name="again")
     found = mlflow.get_run(run.info.run_id).data.metrics
+    logger = type("MLFlowLogger", (), {"__module__": "lightning.pytorch.loggers.mlflow"})()  # Lightning's
+    other = mlflow.MlflowClient((here / "others").as_uri())  # its address need not be the global one
+    logger.experiment, logger.run_id = other, other.create_run("0").info.run_id
+    snapreport.log(snapshot, to=logger, name="memory")
+    metrics = other.get_run(logger.run_id).data.metrics
+    assert {key: metrics[key.replace(":", "_")] for key in expected} == expected
+    assert only(here / "others", "memory.html").read_bytes() == build_report([snapshot])
     assert {key: found[key.replace(":", "_")] for key in expected} == expected
     assert len(found) == 2 * len(expected)
-    assert only(here, "memory.html").read_bytes() == only(here, "again.html").read_bytes() == build_report([snapshot])
+    assert (
+        only(here / "runs", "memory.html").read_bytes()
+        == only(here, "again.html").read_bytes()
+        == build_report([snapshot])
+    )
 
 
 @pytest.mark.parametrize("package", ["tensorboardX", "torch.utils.tensorboard"])
@@ -144,7 +155,7 @@ def test_a_callback_logs_the_last_file_and_survives_a_tracker_that_fails(
     monkeypatch.setitem(sys.modules, "wandb", fake)
     path = corpus.path_of("multi-gpu")
     run, failing = Run(), Run(ConnectionError("no route\nto host"))
-    trackers.log_last([corpus.path_of("small"), path, tmp_path / "removed.pickle"], [object(), run, failing])
+    trackers.log_last([corpus.path_of("small"), path, tmp_path / "removed.pickle"], [object(), failing, run])
     (values,) = run.logged
     assert {key: values[key] for key in expected} == expected
     assert capsys.readouterr().err.count("\n") == 1

@@ -16,7 +16,8 @@ from planted import frames_text, path_of, planted, rewritten
 
 import snapreport
 from snapreport.contracts import plain
-from snapreport.findings.diff import diff, diff_document
+from snapreport.findings.diff import diff
+from snapreport.findings.diff_document import diff_document
 from snapreport.findings.stack_matching import stack_matching
 from snapreport.reading.recording import Recording
 from snapreport.report.comparison import Comparison

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
+import corpus
 import pytest
 from planted import planted
 
 from snapreport.findings.diff import diff
 from snapreport.findings.diff_cause import cause_of
+from snapreport.findings.diff_document import diff_document
 from snapreport.report.comparison import Comparison
 from snapreport.report.diff_text import diff_text
 
@@ -22,7 +25,7 @@ CAUSES: list[tuple[str, dict[str, Any], str]] = [
     ("eager", {"batch": 8}, "activations ×2, attention scores ×2: the batch size doubled."),
     ("flash", {"batch": 8}, "activations ×2: the batch size or the sequence length doubled."),
     ("flash", {"sequence": 128}, "activations ×2: the batch size or the sequence length doubled."),
-    ("eager", {"hidden": 256}, ""),
+    ("eager", {"hidden": 256}, "the width of the model is twice what it was."),
     ("eager", {"attention": "flash"}, ""),
     ("flash", {"regression": 2.0}, ""),
     ("eager", {"seed": 1}, ""),
@@ -38,3 +41,30 @@ def test_the_cause_of_a_changed_peak(attention: str, change: dict[str, Any], exp
     if expected:
         assert str(Comparison(result).headline[0]).startswith(f"cuda:0: {cause} The peak went from ")
         assert f"\n  {cause}\n  peak: " in diff_text(result)
+
+
+RECORDINGS = Path(__file__).parent / "recordings" / "causes"
+CHANGED = {
+    "layers": ("the model has twice as many layers.", "the model has half as many layers."),
+    "experts": ("the model has twice as many experts.", "the model has half as many experts."),
+    "bfloat16": (
+        "every number takes half the bytes, another precision.",
+        "every number takes twice the bytes, another precision.",
+    ),
+    "autocast": ("autocast is on.", "autocast is off."),
+    "checkpoint": ("activation checkpointing is on.", "activation checkpointing is off."),
+    "sgd": ("an optimizer without state, before it was adam.", "the optimizer is adam, before it had no state."),
+    "batch": ("the batch size or the sequence length doubled.", "the batch size or the sequence length was halved."),
+    "width": ("the width of the model is 1.5 times what it was.", "the width of the model is 0.67 times what it was."),
+}
+"""What ``fakecuda/programs/causes.py`` changed in a program of PyTorch 2.9 → the cause, and that of the way back."""
+
+
+@pytest.mark.parametrize("change", CHANGED)
+def test_the_cause_of_recordings_that_differ_in_one_option(change: str) -> None:
+    plain, changed = (corpus.loaded(RECORDINGS / f"{name}.pickle.xz") for name in ("none", change))
+    for pair, expected in zip(((plain, changed), (changed, plain)), CHANGED[change], strict=True):
+        result = diff(*pair)
+        cause = cause_of(result, result.devices[0])
+        assert cause.split(": ")[-1] == expected
+        assert diff_document(result).devices[0].cause == cause

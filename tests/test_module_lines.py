@@ -8,7 +8,8 @@ from click.testing import CliRunner
 import snapreport
 from snapreport.cli import main
 from snapreport.contracts.stats import ModuleMemory
-from snapreport.findings.diff import diff, diff_document
+from snapreport.findings.diff import diff
+from snapreport.findings.diff_document import diff_document
 from snapreport.number_format import bytes_text
 from snapreport.report.diff_text import diff_text
 from snapreport.report.module_lines import module_cells, module_rows

@@ -115,7 +115,7 @@ def diff(
         loaded = load_all(snaps, redaction=redaction)
         from snapreport.findings.comparable import in_order, paired_devices
         from snapreport.findings.diff import diff as compare
-        from snapreport.findings.diff import diff_document
+        from snapreport.findings.diff_document import diff_document
         from snapreport.findings.snapshot_series import follow, series_rows
         from snapreport.report.diff_text import diff_text, diff_tree_text, series_text
 

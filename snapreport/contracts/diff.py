@@ -85,11 +85,14 @@ class SegmentChange(Struct):
 
 
 class DiffDevice(Struct):
-    """One device of both. ``device_after``: its number after."""
+    """One device of both. ``device_after``: its number after; ``cause``: why the peak changed, a sentence, empty where
+    the traces do not prove it.
+    """
 
     device: int
     device_after: int
     kind: str
+    cause: str
     before: DiffTotals
     after: DiffTotals
     moments: list[MomentDiff]

@@ -1,5 +1,6 @@
-"""Why one run's peak differs from another's, where the ratios of its stacks prove it.
+"""Why one run's peak differs from another's, where the traces prove it.
 
+What differs in the program comes first (``diff_program``). In the same program, the sizes of its batches may differ.
 Each stack that both runs have is compared at the two peaks: how much larger its bytes are, in as many allocations. A
 larger batch makes activations larger by one factor and leaves parameters as they are; longer sequences make attention
 scores larger by its square. What fits neither has no cause.
@@ -14,10 +15,9 @@ import polars as pl
 
 from snapreport.findings.attention_scores import largest_scores
 from snapreport.findings.diff import DeviceDiff, SnapshotDiff
+from snapreport.findings.diff_program import EQUAL, Comparison, equal, number, program_changes, times
 from snapreport.findings.live import live_at
 
-EQUAL = 0.02
-"""Two ratios are equal if they differ by less; so do sums that count as unchanged."""
 EXPLAINED = 0.9
 """Minimum share of all changes, in either direction, in stacks that follow the rule."""
 OWN_ACTIVATIONS = 0.8
@@ -57,25 +57,31 @@ def cause_of(result: SnapshotDiff, device: DeviceDiff) -> str:
     """``activations ×2, attention scores ×4: the sequence length doubled.``; "" where the ratios prove no cause."""
     peak = device.moments[0]
     largest = max(peak.before_bytes, peak.after_bytes)
+    if peak.before_bytes == peak.after_bytes:
+        return ""
+    compared = Comparison(result, device)
+    changes = program_changes(compared)
+    if changes:
+        return changes
     rows = _rows(device, grew=peak.after_bytes > peak.before_bytes)
     counts = np.abs(rows.change) > NEGLIGIBLE * largest
-    if not counts.any() or peak.before_bytes == peak.after_bytes:
-        return ""
-    return _larger(result, device, rows, counts)
+    cause = _larger(result, device, rows, counts) if counts.any() else ""
+    factor = None if cause else compared.batch_factor
+    return (
+        _sentence(device, max(factor, 1 / factor), "the batch size or the sequence length", None) if factor else cause
+    )
 
 
 def _larger(result: SnapshotDiff, device: DeviceDiff, rows: _Rows, counts: np.ndarray) -> str:
     """As many allocations, larger by one factor, attention scores by it or by its square, and the same parameters."""
     is_parameter = rows.category == "parameter"
-    is_larger = (
-        counts & ~np.isin(rows.category, _STATE) & _equal(rows.times_as_many, 1.0) & (rows.times > 1 + 2 * EQUAL)
-    )
-    if not is_larger.any() or not _equal(rows.more[is_parameter].sum() + 1, rows.less[is_parameter].sum() + 1):
+    is_larger = counts & ~np.isin(rows.category, _STATE) & equal(rows.times_as_many, 1.0) & (rows.times > 1 + 2 * EQUAL)
+    if not is_larger.any() or not equal(rows.more[is_parameter].sum() + 1, rows.less[is_parameter].sum() + 1):
         return ""
     ratios = rows.times[is_larger]
-    weight = [float(rows.change[is_larger & _equal(rows.times, ratio)].sum()) for ratio in ratios]
+    weight = [float(rows.change[is_larger & equal(rows.times, ratio)].sum()) for ratio in ratios]
     factor = float(ratios[int(np.argmax(weight))])
-    linear, square = (is_larger & _equal(rows.times, factor**power) for power in (1, 2))
+    linear, square = (is_larger & equal(rows.times, factor**power) for power in (1, 2))
     # A line of attention may make both scores and what is as large as its input.
     between = is_larger & (rows.times > factor) & (rows.times < factor**2)
     scores = [largest_scores(result.before, device.before), largest_scores(result.after, device.after)]
@@ -84,12 +90,12 @@ def _larger(result: SnapshotDiff, device: DeviceDiff, rows: _Rows, counts: np.nd
     affected = rows.less[is_activation & (linear | square | between)].sum()
     if affected < OWN_ACTIVATIONS * rows.less[is_activation].sum():
         return ""
-    if _equal(of_scores, factor**2) and _explained(rows, counts, linear | square | between) >= EXPLAINED:
+    if equal(of_scores, factor**2) and _explained(rows, counts, linear | square | between) >= EXPLAINED:
         return _sentence(device, factor, "the sequence length", scores)
     if _explained(rows, counts, linear) < EXPLAINED:
         return ""
     # Scores that grow like everything else prove a batch. Where attention keeps none, both look alike.
-    if _equal(of_scores, factor):
+    if equal(of_scores, factor):
         return _sentence(device, factor, "the batch size", scores)
     return "" if any(scores) else _sentence(device, factor, "the batch size or the sequence length", None)
 
@@ -127,10 +133,6 @@ def _explained(rows: _Rows, counts: np.ndarray, stacks: np.ndarray) -> float:
     return float(rows.change[stacks].sum() / max(np.abs(rows.change[counts]).sum(), 1.0))
 
 
-def _equal(ratio: np.ndarray | float, wanted: float) -> np.ndarray:
-    return np.asarray(np.abs(ratio / wanted - 1) < EQUAL)
-
-
 def _ratio(more: np.ndarray, less: np.ndarray) -> np.ndarray:
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(np.where((more > 0) & (less > 0), more / less, np.nan))
@@ -142,18 +144,10 @@ def _sentence(device: DeviceDiff, factor: float, what: str, scores: list[int] | 
     shrank = peak.after_bytes < peak.before_bytes
     activations = device.categories[0].filter(pl.col("name") == "activation").select("bytes_before", "bytes_after")
     before, after = next(activations.iter_rows(), (0, 0))
-    parts = [f"activations {_times(after / before)}"] if before and after else []
-    parts += [f"attention scores {_times(scores[1] / scores[0])}"] if scores else []
-    if _equal(factor, 2.0):
+    parts = [f"activations {times(after / before)}"] if before and after else []
+    parts += [f"attention scores {times(scores[1] / scores[0])}"] if scores else []
+    if equal(factor, 2.0):
         how = "was halved" if shrank else "doubled"
     else:
-        how = f"is {_number(1 / factor if shrank else factor)} times what it was"
+        how = f"is {number(1 / factor if shrank else factor)} times what it was"
     return f"{', '.join(parts)}: {what} {how}." if parts else f"{what} {how}."
-
-
-def _times(ratio: float) -> str:
-    return f"×{_number(ratio)}"
-
-
-def _number(value: float) -> str:
-    return f"{value:.2f}".rstrip("0").rstrip(".")

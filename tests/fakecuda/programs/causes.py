@@ -1,0 +1,78 @@
+"""A small transformer with experts, trained with one option changed: ``causes.py OUT CHANGE`` dumps a snapshot to OUT.
+
+Changes: none, layers, experts, bfloat16, autocast, checkpoint, sgd, batch, width.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import nullcontext
+
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
+
+OUT, CHANGE = sys.argv[1:]
+WIDTH = 384 if CHANGE == "width" else 256
+BATCH, LENGTH, WORDS = 16 if CHANGE == "batch" else 8, 64, 1024
+
+
+class Experts(nn.Module):
+    """Each takes an equal part of the rows."""
+
+    def __init__(self, count: int) -> None:
+        super().__init__()
+        self.experts = nn.ModuleList(nn.Linear(WIDTH, WIDTH) for _ in range(count))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        parts = x.flatten(0, 1).chunk(len(self.experts))
+        made = [expert(part) for expert, part in zip(self.experts, parts, strict=True)]
+        return torch.cat(made).view_as(x)
+
+
+class Layer(nn.Module):
+    def __init__(self, experts: int) -> None:
+        super().__init__()
+        self.norm, self.up = nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 4 * WIDTH)
+        self.down, self.experts = nn.Linear(4 * WIDTH, WIDTH), Experts(experts)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.experts(self.down(functional.gelu(self.up(self.norm(x)))))
+
+
+class Model(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(WORDS, WIDTH)
+        experts = 8 if CHANGE == "experts" else 4
+        self.layers = nn.ModuleList(Layer(experts) for _ in range(6 if CHANGE == "layers" else 3))
+        self.head = nn.Linear(WIDTH, WORDS)
+
+    def forward(self, tokens: torch.Tensor) -> torch.Tensor:
+        x = self.embedding(tokens)
+        for layer in self.layers:
+            x = checkpoint(layer, x, use_reentrant=False) if CHANGE == "checkpoint" else layer(x)
+        return self.head(x)
+
+
+def train() -> None:
+    model = Model().cuda()
+    if CHANGE == "bfloat16":
+        model = model.bfloat16()
+    make = torch.optim.SGD if CHANGE == "sgd" else torch.optim.AdamW
+    optimizer = make(model.parameters(), lr=1e-3)
+    for _ in range(3):
+        tokens = torch.zeros(BATCH, LENGTH, dtype=torch.int64, device="cuda")
+        with torch.autocast("cuda", torch.bfloat16) if CHANGE == "autocast" else nullcontext():
+            logits = model(tokens)
+            loss = functional.cross_entropy(logits.flatten(0, 1), tokens.flatten())
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+if __name__ == "__main__":
+    torch.cuda.memory._record_memory_history(max_entries=100_000)
+    train()
+    torch.cuda.memory._dump_snapshot(OUT)

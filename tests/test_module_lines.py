@@ -61,6 +61,12 @@ def test_rows_that_hold_little_are_left_out_and_the_rest_is_said() -> None:
     assert cells[-1][1:3] == ["20.0 MiB", "17%"]
 
 
+def test_a_model_beside_its_modules() -> None:
+    """The path of the only model is its class, those of its modules begin below it."""
+    rows = [module("Net", 50, kind="Net"), module("up", 50, kind="Linear")]
+    assert [row[0] for row in module_cells(rows, 100 * MIB)[1:]] == ["Net itself", "up  Linear"]
+
+
 def test_text_and_markdown_of_a_recording_with_modules() -> None:
     text = CliRunner().invoke(main, ["stats", str(RECORDING)], catch_exceptions=False).output
     tree = text.partition("Modules at the peak of cuda:0\n")[2].partition("\n\n")[0]

@@ -102,5 +102,7 @@ def _all(rows: list[ModuleRow]) -> Iterator[ModuleRow]:
 
 
 def _title(row: ModuleRow) -> str:
+    if row.name == row.kind and not row.below:  # a model has the name of its class, and stands beside its modules
+        return f"{row.name} itself"
     alike = "" if "–" not in row.name and row.modules == 1 else f" × {row.modules}"
     return f"{row.name}{alike}{f'  {row.kind}' if row.kind else ''}"

@@ -17,7 +17,7 @@ const ROW_HEIGHT = 26
 /** Lines that are open at first. */
 const ROOM = 24
 /** Bars of a curve. */
-const PARTS = 32
+const PARTS = 24
 const BARS = '▁▂▃▄▅▆▇█'
 /** The others are one column. */
 const OWN_COLUMN = ['parameter', 'gradient', 'optimizer state', 'activation', 'temporary']
@@ -258,9 +258,9 @@ export class XrayView implements View {
           name: 'curve',
           title: 'Over the trace',
           hint: `Live bytes in ${samples} parts of the trace, each where most is allocated; a full bar is the most of this row`,
-          width: 290,
+          width: 216,
           grow: 0,
-          level: 3,
+          level: 2,
           kind: 'curve',
           text: curve,
         },
@@ -327,7 +327,9 @@ export class XrayView implements View {
   }
 }
 
-function nameOf({ name, members }: ModuleNode): string {
+/** A model has the name of its class: what its own lines allocate stands beside its modules. */
+function nameOf({ name, kind, members, below }: ModuleNode): string {
+  if (name === kind && below.length === 0) return `${name} itself`
   return members.length > 1 ? `${name} × ${members.length}` : name
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import isqrt
 
 import numpy as np
+import polars as pl
 
 from snapreport.findings.advice_births import births
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
@@ -39,14 +40,15 @@ def expanded_mask(context: AdviceContext) -> Advice | None:
         & (size[1:] >= _FEWEST_COPIES * size[:-1])
         & ~np.isin(size[:-1], others)
     )
+    # A mask has no gradient, and nothing else in the pass is as large but other masks.
+    of_size = pl.DataFrame({"size": size, "stack": stack}).group_by("size").agg(pl.col("stack").n_unique())
+    candidates &= np.isin(size[1:], of_size.filter(pl.col("stack") == 1)["size"].to_numpy())
     for at in (np.flatnonzero(candidates) + 1).tolist():
         born = context.born[rows[at]]
         lived, passed = (
             np.subtract(*np.searchsorted(each, (context.freed[rows[at]], born))) for each in (order, forward)
         )
-        # A mask has no gradient, and nothing else in the pass is as large but other masks.
-        alone = np.unique(stack[size == size[at]]).size == 1
-        if lived >= _MIN_LAYERS and passed >= _MIN_FORWARD_COPIES and alone and _is_square(int(size[at - 1])):
+        if lived >= _MIN_LAYERS and passed >= _MIN_FORWARD_COPIES and _is_square(int(size[at - 1])):
             mask[rows[at]] = True
             copies = max(copies, int(size[at] // size[at - 1]))
     bytes_ = context.bytes_at_peak(mask)

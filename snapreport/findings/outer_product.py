@@ -29,18 +29,24 @@ def broadcast(context: AdviceContext) -> Advice | None:
     mask = np.zeros(len(context.size), bool)
     for bytes_of in _ELEMENT_SIZES:
         n = np.sqrt(size / bytes_of).round().astype(np.int64)
-        square = np.flatnonzero((n * n * bytes_of == size) & (size >= _MIN_BYTES) & ~linear & (stack > 0))
-        for at in square.tolist():
+        square = (n * n * bytes_of == size) & (size >= _MIN_BYTES) & ~linear & (stack > 0)
+        found: set[int] = set()
+        for at in np.flatnonzero(square & np.isin(n * bytes_of, size)).tolist():
+            if int(size[at]) in found:  # the first has marked all that follow
+                continue
             before, vector = slice(max(0, at - _NEIGHBOURS), at), int(n[at]) * bytes_of
             products = np.flatnonzero(linear[before])
             is_last = len(products) and size[before][products[-1]] == vector
             # Of products by lines of the program, all after the vector are smaller: operands of a product are larger.
             large = np.flatnonzero(size[before] >= vector)
             is_last |= len(large) and size[before][large[-1]] == vector and by_program[before][large[-1]]
+            if not is_last:
+                continue
             born = context.born[rows[at]]
             alive = (context.born < born) & (context.freed > born) & (context.size == vector)
             # The prediction and the target; all pairs by a matrix product have operands with more columns.
-            if is_last and alive.sum() >= 2:
+            if alive.sum() >= 2:
+                found.add(int(size[at]))
                 mask |= (context.size == size[at]) & (context.born >= born)
     bytes_ = context.bytes_at_peak(mask)
     if not context.is_much(bytes_):

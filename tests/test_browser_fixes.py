@@ -88,6 +88,21 @@ def test_another_batch_is_what_python_replays(
         assert shown["answer"]["unlimited"]["peakReserved"] == reserved
         assert "An estimate" in shown["text"]
         peaks.append(shown["peak"])
+    opened.until(f"{FIXES}.points.length === 12")
+    points = {point["factor"]: point for point in opened.js(f"{FIXES}.points")}
+    drawn = opened.page.locator(".batch-chart polyline.allocated").get_attribute("points").split()
+    xs, ys = zip(*(map(float, point.split(",")) for point in drawn), strict=True)
+    assert [(x - xs[0]) / (xs[-1] - xs[0]) for x in xs] == pytest.approx([(f - 0.125) / 7.875 for f in points])
+    heights = [point["allocated"] for point in points.values()]
+    assert [(y - ys[0]) / (ys[-1] - ys[0]) for y in ys] == pytest.approx(
+        [(bytes_ - heights[0]) / (heights[-1] - heights[0]) for bytes_ in heights]
+    )
+    assert [points[factor]["allocated"] for factor in (2.0, 0.5)] == peaks
+    assert points[0.5]["reserved"] == reserved
+    opened.page.locator(".batch-chart svg").click(position={"x": 1, "y": 60})
+    opened.until("snapreport.getView().options['fix.batch'] === '0.125'")
+    opened.page.evaluate("() => { location.hash = '#fix.batch=0.5' }")
+    opened.until("snapreport.getView().options['fix.batch'] === '0.5'")
     slider = opened.page.get_by_role("slider", name="Batch")
     assert slider.get_attribute("aria-valuetext") == "0.5 times the recorded batch"
     for _ in range(3):

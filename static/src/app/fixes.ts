@@ -15,6 +15,7 @@ import { type Card, CARDS } from '../whatif/cards'
 import { byPosition, type ChangeAnswer, type ChangeQuestion, STANDARD } from '../whatif/job'
 import { type BatchGrowth, doubtful, peakOf, type Remedy, requestsLeft, sizesAt, sizesLeft } from '../whatif/remedies'
 import type { DataClient, ReplayRequest } from '../worker/data-client'
+import { type BatchPoint, drawBatchChart } from './batch-chart'
 
 /** Options of the state: rules of the remedies and settings that are on, a query, times the recorded batch, a card. */
 const [ON, SETTINGS, WITHOUT, BATCH, CARD] = ['fix.on', 'fix.settings', 'fix.without', 'fix.batch', 'fix.card']
@@ -64,6 +65,10 @@ export class Fixes {
   private readonly batch = h('input', { type: 'range', min: '0', max: String(FACTORS.length - 1) })
   private readonly batchText = h('output', {})
   private readonly batchLabel = h('label', {}, 'Batch ', this.batch, ' ', this.batchText)
+  private readonly chart = h('figure', { class: 'batch-chart', hidden: true })
+  /** What the points of the chart belong to; "" for none. */
+  private charted = ''
+  private points: BatchPoint[] = []
   private readonly card = h(
     'select',
     { 'aria-label': 'Card' },
@@ -82,10 +87,7 @@ export class Fixes {
   constructor(private readonly page: Page) {
     const { store } = page
     this.without.addEventListener('change', () => store.setOption(WITHOUT, this.without.value.trim() || null))
-    this.batch.addEventListener('input', () => {
-      const factor = FACTORS[this.batch.valueAsNumber]
-      store.setOption(BATCH, factor === 1 ? null : String(factor))
-    })
+    this.batch.addEventListener('input', () => this.setBatch(FACTORS[this.batch.valueAsNumber]))
     this.card.addEventListener('change', () => store.setOption(CARD, this.card.value || null))
     this.roomy.addEventListener('change', () => this.render(store.state, page.timeline.currentScene))
     const close = () => store.setOption(OPEN, 'no')
@@ -102,6 +104,7 @@ export class Fixes {
       this.list,
       this.settings,
       this.batchLabel,
+      this.chart,
       h('label', {}, 'Without ', this.without),
       h('label', {}, 'On ', this.card),
       ...findingsList(),
@@ -133,12 +136,58 @@ export class Fixes {
     this.shown = key
     this.renderChoices(state)
     this.apply(state, scene)
+    this.renderChart(state, scene)
   }
 
   /** For tests: bytes that the choices leave, replayed. */
   debug(): unknown {
-    const { answer, peak, least } = this
-    return { busy: this.applied !== '' && answer === null, peak, least, answer, text: this.result.textContent }
+    const { answer, peak, least, points } = this
+    return { busy: this.applied !== '' && answer === null, peak, least, answer, points, text: this.result.textContent }
+  }
+
+  private setBatch(factor: number): void {
+    this.page.store.setOption(BATCH, factor === 1 ? null : String(factor))
+  }
+
+  /** The peak at each batch of the slider, with the other choices: replayed one after the other. */
+  private renderChart(state: State, scene: Scene): void {
+    const { options, device } = state
+    const isWanted = this.growth.has(device) && (scene.info.events <= MANY_EVENTS || options[BATCH] !== undefined)
+    const key = isWanted ? [device, options[ON], options[SETTINGS], options[WITHOUT]].join('\n') : ''
+    if (key === this.charted) return this.drawChart()
+    this.charted = key
+    this.points = []
+    this.drawChart()
+    if (isWanted) this.measureBatches(key, state, scene).catch(() => {}) // a bad query is named by the result
+  }
+
+  private async measureBatches(key: string, { options, device }: State, scene: Scene): Promise<void> {
+    const remedies = this.remediesOf(options, scene)
+    const data = scene.data!
+    const left = this.left(scene, remedies)
+    const growth = this.growthIn(scene)
+    await this.request?.answer
+    for (const factor of FACTORS) {
+      const most = atBatch(data, left, factor, growth, false)
+      const least = atBatch(data, left, factor, growth, true)
+      const question = { ...most, settings: options[SETTINGS] ?? '', memory: null }
+      const { unlimited } = await this.page.client.change(device, question).answer
+      if (this.charted !== key) return
+      this.points.push({
+        factor,
+        least: peakWith(data, least.size, least.requests),
+        allocated: peakWith(data, most.size, most.requests),
+        reserved: unlimited?.peakReserved ?? null,
+      })
+    }
+    this.drawChart()
+  }
+
+  private drawChart(): void {
+    this.chart.hidden = this.points.length < FACTORS.length
+    if (this.chart.hidden) return
+    const factor = factorOf(this.page.store.state.options)
+    drawBatchChart(this.chart, this.points, factor, (chosen) => this.setBatch(chosen))
   }
 
   private renderChoices({ device, options }: State): void {
@@ -185,17 +234,18 @@ export class Fixes {
     }
     let remedies: Remedy[]
     try {
-      remedies = this.remediesOf(state, scene)
+      remedies = this.remediesOf(options, scene)
     } catch (error) {
       fill(this.result, String(error instanceof Error ? error.message : error))
       return
     }
     const left = this.left(scene, remedies)
-    const growth = this.growthIn(scene, options)
-    const { size, requests } = atBatch(data, left, factorOf(options), growth, false)
+    const factor = factorOf(options)
+    const growth = factor === 1 ? null : this.growthIn(scene)
+    const { size, requests } = atBatch(data, left, factor, growth, false)
     timeline.setSizes(size ?? data.size, null, requests)
     const peak = peakWith(data, size, requests)
-    const low = atBatch(data, left, factorOf(options), growth, true)
+    const low = atBatch(data, left, factor, growth, true)
     this.peak = peak
     this.least = growth ? peakWith(data, low.size, low.requests) : peak
     this.renderResult(scene, peak)
@@ -220,17 +270,17 @@ export class Fixes {
     )
   }
 
-  /** Null where the batch is the recorded one, or nothing is known to grow with it. */
-  private growthIn({ data, stacks, info }: Scene, options: State['options']): BatchGrowth | null {
+  /** Null where nothing is known to grow with the batch. */
+  private growthIn({ data, stacks, info }: Scene): BatchGrowth | null {
     const queries = this.growth.get(info.index)
-    if (!queries || factorOf(options) === 1) return null
+    if (!queries) return null
     const [growing, unsure] = queries.map((query) => evaluateQuery(data!, stacks!, info, query).mask)
     return { growing, unsure }
   }
 
-  private remediesOf({ device, options }: State, { data, stacks, info }: Scene): Remedy[] {
+  private remediesOf(options: State['options'], { data, stacks, info }: Scene): Remedy[] {
     const on = (options[ON] ?? '').split(',')
-    const chosen = this.offers.filter((offer) => offer.device === device && on.includes(offer.rule))
+    const chosen = this.offers.filter((offer) => offer.device === info.index && on.includes(offer.rule))
     const maskOf = (query: string): Uint8Array => evaluateQuery(data!, stacks!, info, query).mask
     const remedies: Remedy[] = chosen.map((offer) => ({ ...offer, mask: maskOf(offer.query) }))
     const without = options[WITHOUT]
@@ -248,13 +298,13 @@ export class Fixes {
 
   /** Says beside the first chips' remedies whether they then fit a card. */
   async fitChips(scene: Scene): Promise<void> {
-    const { client, store } = this.page
+    const { client } = this.page
     if (scene.info.events > MANY_EVENTS || cardOf(scene.info.stats.peak_reserved_bytes) === CARDS[0]) return
     for (const chip of document.querySelectorAll<HTMLElement>('#top > .verdict > .chip[data-rule]')) {
       const { rule, device } = chip.dataset
       if (!this.offers.some((offer) => offer.rule === rule && offer.device === Number(device))) continue
       if (Number(device) !== scene.info.index) continue
-      const remedies = this.remediesOf({ ...store.state, options: { [ON]: rule! } }, scene)
+      const remedies = this.remediesOf({ [ON]: rule! }, scene)
       const question = { ...this.left(scene, remedies), settings: '', memory: null }
       const { unlimited } = await client.change(scene.info.index, question).answer
       if (!unlimited) return
@@ -270,7 +320,8 @@ export class Fixes {
     const before = peakOf(data.allocated, this.left(scene, []).requests)
     const line = (label: string, from: number, to: string): HTMLElement =>
       h('p', {}, `${label} `, `${formatBytes(from)} → `, h('b', {}, to))
-    const range = this.least < peak ? `${formatBytes(this.least)} to ${formatBytes(peak)}` : formatBytes(peak)
+    const [least, most] = [this.least, peak].map(formatBytes)
+    const range = least === most ? most : `${least} to ${most}`
     const parts: Node[] = [line('Peak allocated', before, range)]
     if (answer === null) parts.push(h('p', { class: 'soft' }, 'Replaying the allocator…'))
     else if (typeof answer === 'string') parts.push(h('p', { class: 'soft' }, `${answer}.`))
@@ -341,7 +392,7 @@ function atBatch(
   growth: BatchGrowth | null,
   isLeast: boolean,
 ): Pick<ChangeQuestion, 'size' | 'requests'> {
-  if (!growth) return { size, requests }
+  if (!growth || factor === 1) return { size, requests }
   const times = doubtful(factor, isLeast)
   return {
     size: sizesAt(size ?? data.size, factor, growth, isLeast),

@@ -26,6 +26,20 @@ export function append(parent: Node, ...children: Child[]): void {
   }
 }
 
+/** An element of a picture. */
+export function svg(tag: string, attributes: Record<string, string | number>, ...children: SVGElement[]): SVGElement {
+  const element = document.createElementNS('http://www.w3.org/2000/svg', tag)
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, String(value))
+  append(element, ...children)
+  return element
+}
+
+export function svgText(x: number, y: number, anchor: 'start' | 'middle' | 'end', text: string): SVGElement {
+  const element = svg('text', { x, y, 'text-anchor': anchor })
+  element.textContent = text
+  return element
+}
+
 /** Changes the text of an element. The same text again would be laid out again. */
 export function setText(element: Element, text: string): void {
   if (element.textContent !== text) element.textContent = text

@@ -4,7 +4,7 @@
 import type { SeriesDevice } from '../../data/contracts'
 import { formatChange } from '../../ui/format'
 import { formatBytes } from '../../layout/format'
-import { append, h } from '../../ui/dom'
+import { append, h, svg, svgText } from '../../ui/dom'
 
 /** Lines of single stacks, as many as can be distinguished. */
 const MOST = 5
@@ -138,7 +138,7 @@ function gridLine(y: number, value: number, isZero: boolean): SVGElement {
     'g',
     { class: isZero ? 'growth-grid growth-zero' : 'growth-grid' },
     svg('line', { x1: LEFT, x2: WIDTH - RIGHT, y1: y, y2: y }),
-    text(LEFT - 6, y + 4, 'end', formatChange(Math.round(value))),
+    svgText(LEFT - 6, y + 4, 'end', formatChange(Math.round(value))),
   )
 }
 
@@ -147,26 +147,13 @@ function fileNames(files: readonly string[], x: (file: number) => number): SVGEl
   const named = fit ? files.map((_, i) => i) : [0, files.length - 1]
   return named.map((i) => {
     const anchor = i === 0 ? 'start' : i === files.length - 1 ? 'end' : 'middle'
-    return text(
+    return svgText(
       x(i),
       HEIGHT - 8,
       anchor,
       files[i].length > LETTERS / 2 ? `…${files[i].slice(1 - LETTERS / 2)}` : files[i],
     )
   })
-}
-
-function text(x: number, y: number, anchor: string, words: string): SVGElement {
-  const element = svg('text', { x, y, 'text-anchor': anchor })
-  element.textContent = words
-  return element
-}
-
-function svg(tag: string, attributes: Record<string, string | number>, ...children: SVGElement[]): SVGElement {
-  const element = document.createElementNS('http://www.w3.org/2000/svg', tag)
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, String(value))
-  append(element, ...children)
-  return element
 }
 
 function clamp(value: number, count: number): number {

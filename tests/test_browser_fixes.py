@@ -99,7 +99,9 @@ def test_another_batch_is_what_python_replays(
     )
     assert [points[factor]["allocated"] for factor in (2.0, 0.5)] == peaks
     assert points[0.5]["reserved"] == reserved
-    opened.page.locator(".batch-chart svg").click(position={"x": 1, "y": 60})
+    opened.page.evaluate("() => document.querySelector('.batch-chart').scrollIntoView({ block: 'end' })")
+    box = opened.page.locator(".batch-chart svg").bounding_box()
+    opened.page.mouse.click(box["x"] + 1, box["y"] + box["height"] - 20)
     opened.until("snapreport.getView().options['fix.batch'] === '0.125'")
     opened.page.evaluate("() => { location.hash = '#fix.batch=0.5' }")
     opened.until("snapreport.getView().options['fix.batch'] === '0.5'")

@@ -47,11 +47,25 @@ def test_the_rank_that_fails_first(folder: Path) -> None:
         assert row["predictions"][-1]["fits"]
     (first,) = found["first_to_fail"]
     assert first["rank"] == HEAVY
+    assert not first["tied_ranks"]
     assert 4096 <= first["value"] < 4096 * 1.1
     assert found["devices"][0]["largest"][0]["value"] == first["value"]
     text = fit_text(msgspec.convert(found, FitDocument))
     assert f"rank {HEAVY}" in text
     assert "3 ranks" in text
+
+
+def test_ranks_that_fail_together_are_all_named(folder: Path) -> None:
+    recorded = []
+    for tokens in (512, 1024):
+        path = folder / f"equal{tokens}"
+        samples.write_job(path, "data", ranks=3, tokens=tokens, **SMALL)
+        recorded.append(path)
+    options = ["--at", "512,1024", "--name", "tokens", "--memory", "400MiB"]
+    done = cli.in_process("fit", *recorded, *options, "--json")
+    (first,) = json.loads(done.out)["first_to_fail"]
+    assert (first["rank"], first["tied_ranks"]) == (0, [1, 2])
+    assert "all 3 ranks" in cli.in_process("fit", *recorded, *options).out
 
 
 def test_refusals(folder: Path) -> None:

@@ -181,8 +181,8 @@ class FitRank(Struct):
 
 class FirstRank(Struct):
     """The rank of a job that fails first in one size of memory, and the largest value at which it runs: the largest at
-    which the job runs. ``rank``, ``device``: null where nothing is foretold of any. ``value``, ``is_limit``: as in
-    :class:`LargestValue`.
+    which the job runs. ``tied_ranks``: others that fail at the same value. ``rank``, ``device``: null where nothing is
+    foretold of any. ``value``, ``is_limit``: as in :class:`LargestValue`.
     """
 
     card: str | None
@@ -191,6 +191,7 @@ class FirstRank(Struct):
     device: int | None
     value: Value | None
     is_limit: bool
+    tied_ranks: list[Count] = []
 
 
 class FitDocument(Struct, tag_field="schema", tag="snapreport-fit/1"):

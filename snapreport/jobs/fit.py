@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from snapreport import progress
 from snapreport.contracts.fit import FirstRank, FitDocument, FitPrediction, FitRank
@@ -48,7 +48,7 @@ def fit_job(jobs: Sequence[Job], question: Question, read: Callable[[str], Snaps
 
 @dataclass
 class _First:
-    """The rank that fails first in ``memory`` bytes, of those looked at."""
+    """The rank that fails first in ``memory`` bytes, of those looked at, and others that fail at the same value."""
 
     card: str | None
     memory: int
@@ -56,16 +56,20 @@ class _First:
     device: int | None = None
     value: int = 0
     is_limit: bool = False
+    tied: list[int] = field(default_factory=list)
 
     def look_at(self, rank: int, device: int, fit: DeviceFit) -> None:
-        """A rank that runs where the first one just runs does not fail before it."""
-        if self.rank is not None and (not self.value or fit.retries(self.value, self.memory) is not None):
+        """A rank that runs where the first one does, and where it fails, does not fail before it."""
+        values = range(max(1, self.value), self.value + 2)
+        if self.rank is not None and all(fit.retries(value, self.memory) is not None for value in values):
             return
         found = largest_value(fit, self.memory)
         if self.rank is None or found.value < self.value:
             self.rank, self.device, self.value, self.is_limit = rank, device, found.value, found.is_limit
+            self.tied = []
+        elif found.value == self.value and rank not in (self.rank, *self.tied):
+            self.tied.append(rank)
 
     def row(self) -> FirstRank:
-        return FirstRank(
-            self.card, self.memory, self.rank, self.device, float(self.value) if self.value else None, self.is_limit
-        )
+        value = float(self.value) if self.value else None
+        return FirstRank(self.card, self.memory, self.rank, self.device, value, self.is_limit, self.tied)

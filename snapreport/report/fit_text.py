@@ -3,7 +3,16 @@
 from __future__ import annotations
 
 from snapreport import terminal
-from snapreport.contracts.fit import Bend, FitCheapest, FitDevice, FitDocument, FitPrediction, FitRemedy, LargestValue
+from snapreport.contracts.fit import (
+    Bend,
+    FirstRank,
+    FitCheapest,
+    FitDevice,
+    FitDocument,
+    FitPrediction,
+    FitRemedy,
+    LargestValue,
+)
 from snapreport.number_format import bytes_text, count_text, share_text, upper_first
 
 RANKS = 8
@@ -36,7 +45,7 @@ def ranks_text(document: FitDocument) -> list[str]:
         memory = bytes_text(first.memory_bytes)
         memory = f"{first.card}, {memory} usable" if first.card else memory
         value = "none" if first.value is None else f"{first.value:g}{' or more' if first.is_limit else ''}"
-        rows.append((memory, "-" if first.rank is None else f"rank {first.rank}", value))
+        rows.append((memory, _ranks(first, number), value))
     foretold = [row for row in document.ranks if row.predictions]
     lines = [f"{number} ranks:", "", *terminal.aligned(rows)]
     if foretold:
@@ -54,6 +63,16 @@ def ranks_text(document: FitDocument) -> list[str]:
     lines += [f"Rank {row.rank}: nothing can be foretold: {row.reason}." for row in refused[:RANKS]]
     shown = document.first_to_fail[0].rank
     return [terminal.lines(lines), *([] if shown is None else [f"Rank {shown}:"])]
+
+
+def _ranks(first: FirstRank, number: int) -> str:
+    if first.rank is None or first.is_limit:
+        return "-"
+    ranks = sorted([first.rank, *first.tied_ranks])
+    if len(ranks) == number > 1:
+        return f"all {number} ranks"
+    more = f" and {len(ranks) - RANKS} more" if len(ranks) > RANKS else ""
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks[:RANKS]))}{more}"
 
 
 def device_text(document: FitDocument, device: FitDevice) -> str:

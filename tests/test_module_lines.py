@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import corpus
+import polars as pl
 from click.testing import CliRunner
 
 import snapreport
@@ -10,9 +11,11 @@ from snapreport.cli import main
 from snapreport.contracts.stats import ModuleMemory
 from snapreport.findings.diff import diff
 from snapreport.findings.diff_document import diff_document
+from snapreport.findings.run import findings
 from snapreport.number_format import bytes_text
 from snapreport.report.diff_text import diff_text
 from snapreport.report.module_lines import module_cells, module_rows
+from snapreport.timeline.module_tree import numbered_modules
 
 MIB = 1 << 20
 RECORDING = corpus.ROOT / "tests" / "recordings" / "modules.pickle.xz"
@@ -100,3 +103,22 @@ def test_a_comparison_names_modules() -> None:
     rows = diff_text(result).partition("at the peak, by module:\n")[2].partition("at the peak, by function")[0]
     (qkv,) = [line for line in rows.splitlines() if "layers.*.qkv (4 modules)" in line]
     assert bytes_text(sum(expected[f"layers.{n}.qkv"] for n in range(4))) in qkv
+
+
+def test_advice_names_the_layers_to_checkpoint() -> None:
+    (advice,) = [f for f in findings(corpus.loaded(RECORDING)) if f.evidence.get("rule") == "checkpointing"]
+    assert advice.evidence["modules"] == ["layers.0", "layers.1", "layers.2", "layers.3"]
+    assert "They are the modules layers.0 to layers.3." in advice.detail
+
+
+def test_layers_are_those_of_one_family() -> None:
+    def layers(*rows: tuple[str | None, int]) -> list[str]:
+        modules, sizes = zip(*rows, strict=True)
+        return numbered_modules(pl.Series(modules, dtype=pl.String), pl.Series(sizes))
+
+    assert layers(("m.layers.10.up", 40), ("m.layers.9", 40), ("m.layers.9.experts.3.up", 10), ("head", 10)) == [
+        "m.layers.9", "m.layers.10",
+    ]  # fmt: skip
+    assert layers(("up.0", 50), ("down.0", 50), ("up.1", 50), ("down.1", 50)) == []
+    assert layers(("layers.0", 50), (None, 1)) == []
+    assert layers(("head", 50)) == []

@@ -15,7 +15,8 @@ from snapreport.findings.repeated_layers import repeated_layers
 from snapreport.findings.retained_graphs import retained_graphs
 from snapreport.findings.saving import bytes_over_time, share_of_spans, share_with_cost
 from snapreport.findings.unused_graphs import unused_graphs
-from snapreport.sentence import bytes_part, sentence
+from snapreport.sentence import bytes_part, code_part, sentence
+from snapreport.timeline.module_tree import numbered_modules
 from snapreport.timeline.phases import OPTIMIZER_STEP
 
 CHUNKS = 8
@@ -24,7 +25,10 @@ CHUNKS = 8
 
 
 class LayersEvidence(AdviceEvidence, kw_only=True):
+    """``modules``: the layers, empty where the recording names none."""
+
     layers: int
+    modules: list[str]
 
 
 class PassesEvidence(AdviceEvidence, kw_only=True):
@@ -56,7 +60,11 @@ def _checkpointing(context: AdviceContext) -> Advice | None:
     size = context.bytes_at_peak(mask)
     if not context.is_much(size):
         return None
-    counted = layer_count(context, found.rows, passes)
+    live = context.timeline.allocations.filter(mask & context.at_peak)
+    modules = numbered_modules(live["module"], live["size"])
+    counted = len(modules) or layer_count(context, found.rows, passes)
+    ends = map(code_part, (modules[0], modules[-1])) if modules else ()
+    named = [sentence("They are the modules {} to {}.", *ends)] if modules else []
     of = sentence("{} repeated layers", counted) if counted else sentence("repeated layers")
     if passes > 1 and counted:
         of = sentence("{of} in each of {passes} forward passes", of=of, passes=passes)
@@ -69,13 +77,14 @@ def _checkpointing(context: AdviceContext) -> Advice | None:
                 context.share(size),
                 of=of,
             ),
+            *named,
             "The replay leaves the input of every layer and the activations of one layer.",
         ],
         "torch.utils.checkpoint",
         "https://docs.pytorch.org/docs/stable/checkpoint.html",
         mask,
         share,
-        evidence=LayersEvidence(layers=counted),
+        evidence=LayersEvidence(layers=counted, modules=modules),
         effort=SLOWER,
         line="x = torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False)",
     )

@@ -45,6 +45,20 @@ def module_tree(timeline: Timeline) -> list[ModuleMemory]:
     ]
 
 
+def numbered_modules(modules: pl.Series, sizes: pl.Series) -> list[str]:
+    """The numbered siblings ("layers.0", "layers.1", …) in which these allocations were made; empty where less than
+    nine tenths of their bytes lie in one such family, or the family has one member.
+    """
+    found = pl.DataFrame({"member": modules.str.extract(r"^((?:.*?\.)?\d+)(?:\.|$)"), "size": sizes}).drop_nulls()
+    found = found.with_columns(family=pl.col("member").str.replace(r"\d+$", ""))
+    families = found.group_by("family").agg(pl.col("size").sum(), pl.col("member").unique()).sort("size")
+    if not len(families):
+        return []
+    _, size, members = families.row(-1)
+    is_one = 10 * size >= 9 * int(sizes.sum()) and len(members) > 1
+    return sorted(members, key=lambda name: int(name.rpartition(".")[2])) if is_one else []
+
+
 def modules_table(rows: list[ModuleMemory]) -> pl.DataFrame:
     """The rows as a frame, with the columns of :class:`ModuleMemory`."""
     text = {"module": pl.String, "kind": pl.String, "like": pl.String}

@@ -131,12 +131,15 @@ export class Legend {
       .slice(0, this.room)
       .filter((key, i) => held.count[key] > 0 || i === 0)
     const moment = `${pane ? `${pane}, ` : ''}${wordsOf(shown.info, position)}, ${formatBytes(total)}`
+    const rest = used.filter((key) => held.count[key] > 0).length - order.length
     this.more.textContent =
       colouring.missing ??
-      (isOpen && used.length > order.length
-        ? `${moment}: the ${order.length} that hold most; ${restOf(used.length - order.length, order, held, total)}`
+      (isOpen && rest > 0
+        ? `${moment}: the ${order.length} that hold most; ${restOf(rest, order, held, total)}`
         : moment)
-    if (isOpen && shown.colouring.hatched) this.more.textContent += '; hatched: the category is inferred'
+    const inferred = colouring.by === 'category' ? inferredAt(data, colouring, position) : null
+    if (isOpen && colouring.hatched && order.some((key) => inferred?.[key]))
+      this.more.textContent += '; hatched: the category is inferred'
     if (!isOpen) return
     this.list.classList.toggle('many', used.length > this.room)
     const entriesFor = `${shown.info.index}/${colouring.version}`
@@ -144,7 +147,6 @@ export class Legend {
       this.entries.clear()
       this.entriesFor = entriesFor
     }
-    const inferred = colouring.by === 'category' ? inferredAt(data, colouring, position) : null
     const items = order.map((key) => this.entryOf(key, shown, held, inferred?.[key] ?? 0, total, state.query))
     // Entries keep their elements, and only those are moved whose place is another's, so that the focus stays.
     items.forEach((item, i) => {

@@ -8,6 +8,8 @@ import json
 import math
 import os
 import pickle
+import re
+import shlex
 from pathlib import Path
 from typing import Any, cast
 
@@ -357,6 +359,19 @@ def test_the_largest_value_runs_itself_and_so_do_those_below(ranges: list[range]
     found = largest_value(cast(DeviceFit, Runs(*ranges)), 60)
     assert found.value == largest
     assert (found.retries is None) == (not largest)
+
+
+def test_the_commands_that_answer_the_fourteen_questions_run(tmp_path: Path) -> None:
+    table = (corpus.ROOT / "docs" / "fit.md").read_text().split("## Questions before a run")[1]
+    answers = re.findall(r"^\| [^|]+\? \| (.+) \|$", table, re.MULTILINE)
+    assert len(answers) == 14
+    commands = {command for answer in answers for command in re.findall(r"`snapreport ([^`]* [^`]*)`", answer)}
+    assert {command.split()[0] for command in commands} == {"stats", "fit", "whatif", "diff"}
+    snapshots = {name: str(corpus.path_of("small")) for name in ("SNAP", "A", "B")}
+    for command in sorted(commands):
+        done = cli.in_process(*(snapshots.get(word, word) for word in shlex.split(command)))
+        assert (done.code, done.err) == (0, ""), command
+        assert done.out, command
 
 
 def test_refusals() -> None:

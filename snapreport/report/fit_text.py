@@ -205,7 +205,7 @@ def _certainty(document: FitDocument, device: FitDevice) -> list[str]:
     limits = [found.low_value for found in device.largest if found.confidence == "estimate" and found.value]
     if limits or any(row.confidence == "estimate" for row in device.predictions):
         known = f" The recordings answer for up to {max(limits)}." if limits else ""
-        lines.append(f"An estimate holds if no other kernel is taken there: record that {name}, too.{known}")
+        lines.append(f"An estimate holds if no other kernel is taken there: record that value, too.{known}")
     return lines
 
 

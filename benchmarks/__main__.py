@@ -33,7 +33,8 @@ modules
         whether memory_stats are those without recording; names of programs may be given
 fit     thirty programs at five values of a number, recorded over the driver of tests/fakecuda:
         peaks foretold from one, two or three of them against the runs, and the largest value on three cards; and
-        programs with two remedies; recordings stay in the folder of --keep and are used again
+        programs with two remedies; recordings stay in the folder of --keep and are used again; then the time of a
+        value at 22 thousand and a million events
 soak    a hundred reports of random inputs opened in one page, then one driven (--steps): memory and errors
 fuzz    20,000 hostile files (--cases, --seed): crashes, hangs, memory over the limit, numbers other than the oracle's
 job     jobs with a planted outlier or none, generated and recorded over the driver of tests/fakecuda
@@ -242,6 +243,8 @@ def main() -> None:
             print(fit.table(document["rows"]))
             document["remedies"] = fit_remedies.measure(options.keep or folder)
             print(fit_remedies.table(document["remedies"]))
+            document["times"] = fit.times(generated(folder, ["training:22000", "training:1000000"]))
+            print(fit.times_table(document["times"]))
         elif options.what == "categories":
             paths = options.snapshots or [*real(), *generated(folder, options.samples or ["training", "small"])]
             measured = categories.measure(paths)

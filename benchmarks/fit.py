@@ -175,6 +175,30 @@ def table(rows: list[dict[str, Any]]) -> str:
     )
 
 
+def times(snapshots: list[Path]) -> list[dict[str, Any]]:
+    """Seconds of the processor to load each snapshot, and to foretell a value from it given twice."""
+    rows = []
+    for path in snapshots:
+        began = time.process_time()
+        timeline = snapreport.load(path).timeline(0)
+        loaded = time.process_time()
+        fit = DeviceFit([8, 16], [WhatIf(timeline), WhatIf(timeline)])
+        reason = fit.reason()
+        prepared = time.process_time()
+        fit.predict(24)
+        seconds = {"load": loaded - began, "align": prepared - loaded, "value": time.process_time() - prepared}
+        rows.append({"file": path.name, "events": len(timeline.events), "reason": reason, **seconds})
+    return rows
+
+
+def times_table(rows: list[dict[str, Any]]) -> str:
+    return "\n".join(
+        f"{row['events']:>9,} events: {row['reason'] or 'a value'} in {row['value']:.3f} s of the processor, "
+        f"aligned before in {row['align']:.2f} s; {row['value'] / row['load']:.2f} of the load"
+        for row in rows
+    )
+
+
 def _verdict(card: dict[str, Any]) -> str:
     return ">" if not card["runs"] else "<" if card["next runs"] and not card["is_limit"] else "="
 

@@ -6,13 +6,14 @@ import numpy as np
 
 from snapreport.forecast.size_laws import CONSTANT, LINEAR, UNKNOWN, SizeLaws
 from snapreport.timeline.build import DeviceTimeline
+from snapreport.timeline.inference import CUBLAS_WORKSPACE
 from snapreport.timeline.phases import INITIALISATION, LOADING, OPTIMIZER_STEP, stack_phases
 from snapreport.vocabulary import CATEGORIES
 
 _FIXED = ("parameter", "gradient", "optimizer state", "communication", "workspace")
 _GROWING = ("activation", "temporary", "kv cache")
-CUBLAS_WORKSPACE, HOPPER_WORKSPACE = 8_519_680, 32 << 20
-"""Bytes that PyTorch requests for cuBLAS where CUBLAS_WORKSPACE_CONFIG is not set. Many tensors have 32 MiB."""
+HOPPER_WORKSPACE = 32 << 20
+"""Bytes that PyTorch requests for cuBLAS on Hopper; many tensors have 32 MiB, too."""
 
 
 def batch_growth(timeline: DeviceTimeline, value: float) -> SizeLaws:

@@ -31,8 +31,8 @@ and some took at twice that value, a kernel that no recording showed and that ra
 LEAST_PROVEN = 0.5
 """Of the bytes at the peak that grow: below this share of proven laws, sizes follow something else than the value."""
 ROOM = 0.08
-"""By which an estimate's range of reserved memory is wider than its replays. Of 696 peaks of 29 programs at other
-batches on PyTorch 2.9 and 2.15, 680 are within that range (``python -m benchmarks fit``)."""
+"""By which an estimate's range of reserved memory is wider than its replays. Of 504 peaks of 21 programs at other
+batches on PyTorch 2.9 and 2.15, 502 are within that range (``python -m benchmarks fit``), of ten others 162 of 168."""
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from functools import cached_property
 import numpy as np
 
 from snapreport.allocator.trace import ALLOC, FREE, Trace
-from snapreport.forecast.batch_growth import CUBLAS_WORKSPACE
 from snapreport.timeline.curves import allocated_curve
+from snapreport.timeline.inference import CUBLAS_WORKSPACE
 from snapreport.timeline.phases import BACKWARD, stack_phases
 
 MOST_THREADS, WARP, VECTOR = 512, 32, 4

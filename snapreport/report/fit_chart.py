@@ -12,9 +12,9 @@ ABOVE = 1.15
 """Of the highest peak: lines of memory above this are left out, but for the lowest of them."""
 _GRID = 'class="grid" stroke="#d5d9de"'
 _ALLOCATED = 'class="allocated" fill="none" stroke="#3b6fb5" stroke-width="2"'
-_RESERVED = 'class="reserved" fill="none" stroke="#55606e" stroke-width="2"'
-_RANGE = 'class="range" fill="#55606e" fill-opacity="0.2"'
-_MEMORY = 'class="memory" stroke="#c62828" stroke-dasharray="5 4"'
+_RESERVED = 'class="reserved" fill="none" stroke="#6d3fc0" stroke-width="2"'
+_RANGE = 'class="range" fill="#6d3fc0" fill-opacity="0.2"'
+_MEMORY = 'class="memory" stroke="#596270" stroke-dasharray="5 4"'
 
 
 def fit_chart(device: FitDevice, name: str) -> Markup:
@@ -60,7 +60,7 @@ def fit_chart(device: FitDevice, name: str) -> Markup:
         f'<polyline {_ALLOCATED} points="{points([(row.value, row.peak_allocated_bytes) for row in rows])}"/>',
         f'<polyline {_RESERVED} points="{points([(row.value, row.peak_reserved_bytes or 0) for row in reserved])}"/>',
         *(
-            f'<circle cx="{x(row.value)}" cy="{y(row.peak_reserved_bytes or 0)}" r="4" fill="#55606e"/>'
+            f'<circle cx="{x(row.value)}" cy="{y(row.peak_reserved_bytes or 0)}" r="4" class="recorded"/>'
             for row in reserved
             if row.confidence == "measured"
         ),

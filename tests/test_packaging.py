@@ -263,7 +263,7 @@ def test_links_of_the_readme_are_absolute_in_a_package_index() -> None:
     assert len(before) == len(after) > 8
     for link, absolute in zip(before, after, strict=True):
         if not link.startswith(("https:", "#")):
-            kind = "raw" if link.endswith(".png") else "blob"
+            kind = "raw" if link.endswith((".png", ".gif")) else "blob"
             assert absolute == f"{urls['Repository']}/{kind}/v1.2.3/{link}" and (corpus.ROOT / link).exists()
 
 

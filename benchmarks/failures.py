@@ -60,7 +60,8 @@ def rows(folder: Path, pair: Pair) -> Iterator[Row]:
         oom, *rest = findings(snapshot)
         assert oom.kind == "oom", path
         place = f"{oom.evidence['phase']} {oom.evidence['layer'] or '?'}/{oom.evidence['layers'] or '?'}"
-        if missing := oom.evidence["missing_bytes"]:
+        # What a program asks for that no device has is not missing.
+        if (missing := oom.evidence["missing_bytes"]) and not enough.oom_events:
             needed = snapshot.timeline(0).allocated[oom.event + 1] + (oom.evidence["device_free_bytes"] or 0)
             needed += oom.evidence["usable_free_bytes"] + oom.evidence["other_size_bytes"] + missing
             yield Row(pair.source, pair.program, share, "missing", 0, place, int(needed), enough.peak_bytes)
@@ -78,18 +79,17 @@ def _failed(folder: Path, pair: Pair, share: float, reserved: int) -> Path | Non
     import fake_torch
 
     path = folder / f"{pair.source} failed {pair.program} {share}.pickle"
-    if not path.exists():
+    fits = path.with_suffix(".none")
+    if not path.exists() and not fits.exists():
         environment = next(one for one in fake_torch.FOLDERS if one.name.endswith(pair.source))
         size = (CONTEXT + share * reserved) / 2**30
         script = fake_torch.PROGRAMS / "remedy_pairs.py"
-        done = fake_torch.FakeTorch(environment).run(script, path, pair.program, FAKE_GPU_GIB=size)
-        if done.code != 3:
-            path.with_suffix(".none").touch()
-            path.unlink(missing_ok=True)
-            if done.code:
-                raise RuntimeError(f"{pair.program}: {done.err}")
-            return None
-    return path
+        running = path.with_suffix(".part")
+        done = fake_torch.FakeTorch(environment).run(script, running, pair.program, FAKE_GPU_GIB=size)
+        if done.code not in (0, 3):
+            raise RuntimeError(f"{pair.program}: {done.err}")
+        running.rename(path if done.code == 3 else fits)
+    return path if path.exists() else None
 
 
 def table(measured: list[Row]) -> Iterator[str]:

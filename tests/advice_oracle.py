@@ -15,7 +15,7 @@ from snapreport.snapshot import Snapshot
 
 Row = dict[str, Any]
 # Rules whose estimates assume nothing about types: each names a mistake in the program.
-MISTAKES = ("backward-each", "second-model", "expanded-mask", "retained-graphs")
+MISTAKES = ("backward-each", "second-model", "expanded-mask", "retained-graphs", "exception-holds")
 
 
 def evidence(

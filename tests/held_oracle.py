@@ -85,7 +85,7 @@ def by_category(live: list[oracle.Allocation]) -> list[Row]:
 
 
 def by_stack(live: list[oracle.Allocation]) -> list[Row]:
-    """With the category of most of each stack's bytes."""
+    """With the category of most of each stack's bytes, and these bytes."""
     parts = sums(live, lambda a: (a.stack, category(a)))
     most: dict[oracle.Frames, tuple[int, str]] = {}
     for (stack, what), row in sorted(parts.items(), key=lambda part: part[0][1]):  # equal ones by name
@@ -93,7 +93,13 @@ def by_stack(live: list[oracle.Allocation]) -> list[Row]:
             most[stack] = row["bytes"], what
     found = rows(live, "stack", lambda a: a.stack)
     return [
-        {**row, "function": function(row["stack"]) or NO_FRAMES, "category": most[row["stack"]][1]} for row in found
+        {
+            **row,
+            "function": function(row["stack"]) or NO_FRAMES,
+            "category": most[row["stack"]][1],
+            "category_bytes": most[row["stack"]][0],
+        }
+        for row in found
     ]
 
 

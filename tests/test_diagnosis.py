@@ -6,6 +6,7 @@ import re
 
 import pytest
 from msgspec import field
+from msgspec.structs import replace
 
 import snapreport
 from snapreport.contracts.finding import Evidence
@@ -121,3 +122,10 @@ def test_recorded_programs(name: str, pattern: str) -> None:
 
     snapshot = snapreport.load(corpus.path_of(name))
     assert re.match(pattern, diagnosis(findings(snapshot), snapshot.devices[0])[0].text)
+
+
+def test_a_line_is_named_with_what_it_holds_of_the_category() -> None:
+    """Of 9 GiB at one line, 6 are activations: all activations are 8, and no share is over 100%."""
+    row = {"stack": 1, "line": "forward a.py:3", "category": "activation", "bytes": 9 * GIB, "category_bytes": 6 * GIB}
+    peak = replace(PEAK, evidence=Holding(categories=PARTS, stacks=[row]))
+    assert said(peak)[0] == "Activations and parameters hold 55% of the peak, 55% of it in forward a.py:3."

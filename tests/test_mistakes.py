@@ -35,7 +35,13 @@ CASES = [
     ("segments", "delete", "previous-outputs"),
     ("smiles", "index", "one-hot"),
     ("ratings", "squeeze", "broadcast"),
+    ("search", "chunks", "distance-chunks"),
+    ("categorical", "embedding", "one-hot-inputs"),
+    ("clips", "host", "data-on-device"),
+    ("validation", "cpu", "collected-outputs"),
+    ("cloze", "select", "full-logits"),
 ]
+RECORDED = Path(__file__).parent / "recordings" / "mistakes"
 CLOSE = 0.15
 """A promised peak is at most so far from the one measured."""
 UNKNOWN_TYPES = {"frozen-base"}
@@ -76,3 +82,13 @@ def test_promised_peak_is_that_of_the_mended_program(
 def test_a_retry_in_the_except_block_comes_first(torch: fake_torch.FakeTorch, folder: Path, program: str) -> None:
     assert next(iter(advice(recorded(torch, folder, program, "")))) == "exception-holds"
     assert "exception-holds" not in advice(recorded(torch, folder, program, "after"))
+
+
+@pytest.mark.parametrize(("name", "rule"), [("validation", "collected-outputs"), ("retries", "exception-holds")])
+def test_recorded_mistakes_come_first(name: str, rule: str) -> None:
+    """Results of a validation after training, whose batches may be halved without any effect, and an exception that a
+    loop of retries stores.
+    """
+    advice = [f for f in findings(snapreport.load(RECORDED / f"{name}.pickle.xz")) if f.kind == "advice"]
+    assert advice[0].evidence["rule"] == rule
+    assert rule != "collected-outputs" or "accumulation" not in {f.evidence["rule"] for f in advice}

@@ -22,7 +22,9 @@ FINDINGS = Path(snapreport.__file__).parent / "findings"
 CAUSES = {
     "adam": "offload optimizer-state foreach-optimizer",
     "adapters": "frozen-base",
+    "categorical": "one-hot-inputs",
     "chat": "kv-cache",
+    "citations": "checkpointing",
     "codebook": "distance-matrix accumulation",
     "copies": "autocast-copies",
     "crowded": "ChurnEvidence garbage-collection-threshold",
@@ -41,6 +43,7 @@ CAUSES = {
     "regression": "broadcast",
     "replaced": "second-model",
     "retried": "OomEvidence exception-holds",
+    "search": "distance-chunks",
     "split": "FragmentationEvidence max-split-size",
     "stored": "retained-graphs",
     "tables": "data-on-device",
@@ -48,6 +51,7 @@ CAUSES = {
     "unsplit": "unset-max-split-size",
     "vocabulary": "chunked-loss",
     "waiting": "backward-each",
+    "waves": "OomEvidence",
     "zeroed": "keep-gradients",
 }
 ELSEWHERE = {"MoreOomsEvidence": "test_findings_oom has many failures", "PeakEvidence": "every recording has a peak"}
@@ -82,6 +86,20 @@ def test_a_rule_fires_where_its_cause_is(name: str) -> None:
 def test_the_line_to_change(name: str, rule: str, where: str | None) -> None:
     (place,) = (finding.evidence["where"] for finding in found(name) if finding.evidence.get("rule") == rule)
     assert place == where or place.endswith(f"/{where}")
+
+
+def test_a_whole_graph_is_not_halved() -> None:
+    assert "accumulation" not in {labels(finding) for finding in found("citations")}
+
+
+def test_a_data_set_stays_where_a_batch_is_halved() -> None:
+    by_rule = {labels(finding): finding.evidence for finding in found("tables")}
+    assert by_rule["accumulation"]["saving"]["peak_bytes"] > by_rule["data-on-device"]["at_peak_bytes"]
+
+
+def test_layers_of_a_pass_that_fails_are_no_leak() -> None:
+    """A closure calls sixteen layers one after another, and memory runs out before any backward pass."""
+    assert not [finding.title for finding in found("waves") if finding.kind == "leak"]
 
 
 def test_every_recording_is_a_witness() -> None:

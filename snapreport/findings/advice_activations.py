@@ -8,10 +8,12 @@ import numpy as np
 
 from snapreport.findings.advice_context import MIN_BYTES, ONE_LINE, SLOWER, Advice, AdviceContext, AdviceEvidence
 from snapreport.findings.batch_limits import is_batch_fixed
+from snapreport.findings.collected_outputs import collections
 from snapreport.findings.graphs import dropped_graphs, unknown_of_a_step, waiting_graphs
 from snapreport.findings.layer_count import layer_count
 from snapreport.findings.mixed_precision import mixed_precision
 from snapreport.findings.repeated_layers import repeated_layers
+from snapreport.findings.resident_data import resident_data
 from snapreport.findings.retained_graphs import retained_graphs
 from snapreport.findings.saving import bytes_over_time, share_of_spans, share_with_cost
 from snapreport.findings.unused_graphs import unused_graphs
@@ -183,11 +185,11 @@ def _beside_gradients(context: AdviceContext, mask: np.ndarray, fraction: float)
 def batch_sized(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: activations, inputs, temporaries and what else is of one step, but not of the optimizer's.
 
-    Graphs that no backward pass frees stay: the other half makes its own.
+    Graphs that no backward pass frees stay: the other half makes its own. So do a data set, and all results of a loop.
     """
     grows = context.category("activation", "input", "temporary") & (context.born >= 0) & ~dropped_graphs(context)
     grows |= unknown_of_a_step(context)
-    grows &= ~retained_graphs(context)
+    grows &= ~(retained_graphs(context) | resident_data(context) | collections(context))
     of_batch: np.ndarray = grows & ~(context.phases.innermost == OPTIMIZER_STEP)[context.stack]
     return of_batch
 

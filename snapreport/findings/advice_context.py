@@ -43,6 +43,8 @@ REWRITE: Effort = "a rewrite"
 SLOWER: Effort = "slower training"
 Result = TypeVar("Result")
 
+BLOCK = 512
+"""Bytes: PyTorch's allocator rounds each request up to whole ones."""
 MIN_SHARE = 0.02
 """Of the peak: advice that saves less is not given."""
 MIN_BYTES = 16 << 20
@@ -229,6 +231,12 @@ class AdviceContext:
 
     def bytes_at_peak(self, mask: np.ndarray) -> int:
         return int(self.size[mask & self.at_peak].sum())
+
+    def as_large(self, sizes: np.ndarray | int) -> np.ndarray:
+        """Bool per allocation: of one of these sizes. Of a request that failed the size of its block is recorded."""
+        blocks = -(-np.asarray(sizes) // BLOCK) * BLOCK
+        failed = np.arange(len(self.size)) >= len(self.recorded.allocations)
+        return np.asarray(np.isin(self.size, sizes) | (failed & np.isin(self.size, blocks)))
 
     def share(self, size: int) -> str:
         """``6.02 GiB (31% of the peak)``."""

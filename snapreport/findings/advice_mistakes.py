@@ -10,18 +10,20 @@ from snapreport.findings.exception_holds import exception_holds
 from snapreport.findings.expanded_mask import expanded_mask
 from snapreport.findings.frozen_base import frozen_base
 from snapreport.findings.full_logits import full_logits
-from snapreport.findings.one_hot import one_hot
-from snapreport.findings.outer_product import broadcast, distance_matrix
+from snapreport.findings.one_hot import one_hot, one_hot_inputs
+from snapreport.findings.outer_product import broadcast, distance_chunks, distance_matrix
 from snapreport.findings.resident_data import data_on_device
 
 MISTAKE_RULES: tuple[Callable[[AdviceContext], Advice | None], ...] = (
     broadcast,
     one_hot,
+    one_hot_inputs,
     collected_outputs,
     exception_holds,
     expanded_mask,
     full_logits,
     distance_matrix,
+    distance_chunks,
     data_on_device,
     frozen_base,
 )

@@ -19,6 +19,8 @@ _OPTIM = "https://docs.pytorch.org/docs/stable/optim.html"
 
 EIGHT_BIT = 0.75
 """The share saved by storing 32-bit state in 8 bits."""
+FEWEST_PASSES = 3
+"""Backward passes that find a gradient allocated, where no optimizer step shows."""
 MUCH_STATE = 0.4
 """Of the peak: optimizer state is moved to the CPU only where it is most of the problem, for every step then waits."""
 
@@ -101,6 +103,8 @@ def _keep_gradients(context: AdviceContext) -> Advice | None:
     found = context.remember("old gradients", lambda: _old_gradients(context))
     if found is None:
         return None
+    if not found.mask.any():
+        return _never_freed(context)
     old, innermost, events = found.mask, context.phases.innermost, context.timeline.events["stack"].to_numpy()
     # A forward pass that the trace joins midway is followed by the free, not by a backward pass that adds to them.
     size = int(context.size[old & context.alive_at(found.first_forward)].sum()) or context.bytes_at_peak(old)
@@ -131,7 +135,8 @@ def _keep_gradients(context: AdviceContext) -> Advice | None:
         return None
     at_peak = innermost[events[context.event]] if context.event >= 0 else FORWARD
     by_step = bool(at_peak == OPTIMIZER_STEP)
-    needed = by_step or not _until_each_backward(context, old)
+    steps = (context.phases.runs(OPTIMIZER_STEP) | context.phases.runs(ZERO_GRAD))[events]
+    needed = by_step or not _until_each_backward(context, old, steps)
     user = "the optimizer's step needs" if by_step else "further micro-batches need"
     stays = sentence("The peak stays, because {user} them; the forward pass gains that much room.", user=user)
     return Advice(
@@ -148,6 +153,48 @@ def _keep_gradients(context: AdviceContext) -> Advice | None:
         "https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html",
         old,
         spares_peak=needed,
+        evidence=GradientsEvidence(in_forward_bytes=size),
+        effort=ONE_LINE,
+        line="optimizer.zero_grad(set_to_none=True)",
+    )
+
+
+def _never_freed(context: AdviceContext) -> Advice | None:
+    """Gradients that several backward passes find allocated, where no step and no ``zero_grad`` allocates or frees."""
+    stacks, passes = context.timeline.events["stack"].to_numpy(), backward_passes(context)
+    if (context.phases.runs(OPTIMIZER_STEP) | context.phases.runs(ZERO_GRAD))[stacks].any():
+        return None
+    last = passes[np.minimum(context.freed, len(passes) - 1)]
+    old = context.category("gradient") & (context.born >= 0)
+    old &= last - passes[np.maximum(context.born, 0)] >= FEWEST_PASSES
+    size = context.bytes_at_peak(old)
+    if not context.is_much(size):
+        return None
+    # Each forward pass begins after a step.
+    forward = context.forward[stacks]
+    first = np.flatnonzero(forward)[np.unique(passes[forward], return_index=True)[1]]
+    steps = np.zeros(len(stacks), bool)
+    steps[first] = True
+    fraction = _until_each_backward(context, old, steps)
+    if not fraction:
+        return None
+    return Advice(
+        "keep-gradients",
+        sentence("Free gradients between steps: `zero_grad(set_to_none=True)`"),
+        [
+            sentence(
+                "{} of gradients stay allocated through {} backward passes: they are zeroed in place, or further "
+                "micro-batches add to them.",
+                bytes_part(size),
+                int(passes[-1]),
+            ),
+            "No optimizer step is recorded, as of SGD without momentum, which allocates nothing.",
+        ],
+        "Optimizer.zero_grad(set_to_none=True)",
+        "https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html",
+        old,
+        fraction,
+        confidence="estimate",
         evidence=GradientsEvidence(in_forward_bytes=size),
         effort=ONE_LINE,
         line="optimizer.zero_grad(set_to_none=True)",
@@ -172,13 +219,13 @@ def _until_backward(context: AdviceContext, old: np.ndarray, next_forward: np.nd
     return 0.0
 
 
-def _until_each_backward(context: AdviceContext, old: np.ndarray) -> float:
+def _until_each_backward(context: AdviceContext, old: np.ndarray, steps: np.ndarray) -> float:
     """The share of gradients that are never freed which leaves as much as to free them after each step: the first
-    backward pass after it makes them again, one after another, and further micro-batches need them.
+    backward pass after it makes them again, one after another, and further micro-batches need them. steps: Bool
+    per event.
     """
-    runs, events = context.phases.runs, context.timeline.events["stack"].to_numpy()
+    events = context.timeline.events["stack"].to_numpy()
     place = np.arange(len(events))
-    steps = (runs(OPTIMIZER_STEP) | runs(ZERO_GRAD))[events]
     begins = np.diff(backward_passes(context), prepend=0) > 0
     stepped, begun = (np.maximum.accumulate(np.where(flag, place, -1)) for flag in (steps, begins))
     passes = np.cumsum(begins) - np.append(0, np.cumsum(begins))[stepped + 1]

@@ -25,21 +25,42 @@ def is_batch_fixed(context: AdviceContext) -> bool:
         "a fixed batch",
         lambda: (
             _is_one_graph(context) or _has_batch_negatives(context) or _accumulates(context) or _waits(context)
-            or _is_single(context)
+            or _is_single(context) or _is_optimized(context)
         ),
     )  # fmt: skip
 
 
 def _is_one_graph(context: AdviceContext) -> bool:
     """A graph network whose steps all read the same data: it has no batch."""
-    if not context.occurs(context.frames(_GRAPH_NETWORK)):
-        return False
     every = births(context)
     forward = context.born[every.rows[every.forward]]
-    inputs = context.category("input") & (context.size >= _MIN_BYTES) & ~context.forward[context.stack]
+    large = (context.size >= _MIN_BYTES) & ~context.forward[context.stack]
+    inputs = context.category("input") & large
     if not len(forward) or (inputs & (context.born > forward[0])).any():
         return False
-    return bool((inputs & (context.born < forward[0]) & (context.freed > forward[-1])).any())
+    fixed = large & (context.born < forward[0]) & (context.freed > forward[-1])
+    if context.occurs(context.frames(_GRAPH_NETWORK)):
+        return bool((inputs & fixed).any())
+    return _sends_messages(context, fixed & context.category("input", "unknown") & (context.stack > 0))
+
+
+def _sends_messages(context: AdviceContext, fixed: np.ndarray) -> bool:
+    """Whether each pass goes from nodes to edges and back at least twice: a tensor of all nodes is directly followed by
+    one of all edges, and that later by one of all nodes. fixed: Bool per allocation, inputs: sources and targets of
+    edges are equally large, and a number for each node is smaller.
+    """
+    every = births(context)
+    large = every.forward & (every.size >= _MIN_BYTES)
+    size, run = every.size[large], backward_passes(context)[context.born[every.rows[large]]]
+    sizes, count = np.unique(context.size[fixed], return_counts=True)
+    passes = len(np.unique(run))
+    for edges in sizes[count >= 2].tolist():
+        for nodes in sizes[sizes < edges].tolist():
+            sent = size[1:] * nodes == size[:-1] * edges
+            received = size[1:] * edges == size[:-1] * nodes
+            if min(sent.sum(), received.sum()) >= 2 * passes:
+                return True
+    return False
 
 
 def _has_batch_negatives(context: AdviceContext) -> bool:
@@ -84,3 +105,14 @@ def _is_single(context: AdviceContext) -> bool:
     bias = np.unique(bias[(weight > bias) & (weight % np.maximum(bias, 1) == 0)])
     # A bias is of the layer, or a part of what it makes for each sample.
     return bool(len(made)) and bias[made[-1] % np.maximum(bias, 1) == 0].tolist() == [made[-1]]
+
+
+def _is_optimized(context: AdviceContext) -> bool:
+    """Gradients are as large as an input and no parameter: the weights are frozen, and an image is what is trained."""
+    if context.is_cut_off or not context.trains:  # before the gradients of parameters
+        return False
+    forward = context.born[births(context).rows[births(context).forward]]
+    early = (context.born >= 0) & (context.born < (forward[0] if len(forward) else 0)) & ~context.category("parameter")
+    gradients, parameters = (np.unique(context.size[context.category(name)]) for name in ("gradient", "parameter"))
+    is_input = np.isin(gradients, context.size[early]).all() and not np.isin(gradients, parameters).any()
+    return bool(len(gradients) and len(parameters)) and bool(is_input)

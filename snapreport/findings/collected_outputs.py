@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 import polars as pl
 
 from snapreport.findings.advice_births import births
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
+from snapreport.findings.graphs import backward_passes, dropped_graphs
 from snapreport.findings.live import names_of
+from snapreport.findings.retained_graphs import retained_graphs
 from snapreport.findings.saving import share_of_lives
+from snapreport.findings.unused_graphs import unused_graphs
 from snapreport.sentence import bytes_part, sentence
-from snapreport.timeline.activity import INFERENCE
+from snapreport.timeline.activity import INFERENCE, TRAINING
+from snapreport.timeline.phases import BACKWARD
 
 _MIN_OUTPUTS = 4
 _MIN_SHARE = 0.9
@@ -21,28 +27,21 @@ _MAX_USES = 8
 
 
 def collected_outputs(context: AdviceContext) -> Advice | None:
-    """One allocation of a line in each iteration, all alive after the last, in a program of forward passes alone."""
-    if context.timeline.activity.kind != INFERENCE:
-        return None
-    rows = _collected(context)
-    if not len(rows):
-        return None
-    every = births(context)
-    # What they are joined into is as large as they all are.
-    sizes, counts = np.unique(context.size[rows], return_counts=True)
-    largest = int(context.stack[rows[np.argmax(context.size[rows])]])
-    last = int(context.born[rows].max())
-    joined = np.flatnonzero((context.born > last) & np.isin(context.size, sizes * counts))
+    """One allocation of a line in each iteration of a loop of forward passes, all alive after the last."""
+    found = _collections(context)
+    rows, joined = found.rows, found.joined
     mine = np.concatenate((rows, joined))
-    order = context.born[every.rows]
+    mask = found.mask
+    size = context.bytes_at_peak(mask)
+    if not len(rows) or not context.is_much(size):
+        return None
+    largest = int(context.stack[rows[np.argmax(context.size[rows])]])
+    order = context.born[births(context).rows]
     later = np.searchsorted(order, context.born[mine], "right") + _MAX_USES
     starts = np.append(order, np.full(_MAX_USES + 1, len(context.timeline.events)))[np.minimum(later, len(order))]
     starts[len(rows) :] = context.born[joined]
     fraction = share_of_lives(context.timeline, mine, starts)[0]
-    mask = np.zeros(len(context.size), bool)
-    mask[mine] = True
-    size = context.bytes_at_peak(mask)
-    if not fraction or not context.is_much(size):
+    if not fraction:
         return None
     count = int((context.stack[rows] == largest).sum())
     return Advice(
@@ -54,7 +53,7 @@ def collected_outputs(context: AdviceContext) -> Advice | None:
                 context.share(size),
                 count,
                 names_of(context.snapshot).line(largest),
-                sentence(", and {} that they are joined into", bytes_part(int(context.size[joined].sum())))
+                sentence(", and {} of what is computed from all of them", bytes_part(int(context.size[joined].sum())))
                 if len(joined)
                 else "",
             ),
@@ -69,20 +68,83 @@ def collected_outputs(context: AdviceContext) -> Advice | None:
     )
 
 
+@dataclass(frozen=True)
+class _Collections:
+    """rows: Int64 rows of results. joined: of what they are joined into. mask: Bool per allocation, both."""
+
+    rows: np.ndarray
+    joined: np.ndarray
+    mask: np.ndarray
+
+
+def collections(context: AdviceContext) -> np.ndarray:
+    """Bool per allocation: results that a loop keeps, and what they are joined into: as large for any batch."""
+    return _collections(context).mask
+
+
+def _collections(context: AdviceContext) -> _Collections:
+    return context.remember("collections", lambda: _find_collections(context))
+
+
+def _find_collections(context: AdviceContext) -> _Collections:
+    rows, mask = _collected(context), np.zeros(len(context.size), bool)
+    # What they are joined into is as large as they all are; a line may compute something of each of them, too.
+    sizes, counts = np.unique(context.size[rows], return_counts=True)
+    last = int(context.born[rows].max(initial=0))
+    later = (context.born > last) & (context.stack > 0)
+    while_all = np.flatnonzero(later & (context.born < context.freed[rows].min(initial=len(context.timeline.events))))
+    _, line, n = np.unique(context.stack[while_all], return_inverse=True, return_counts=True)
+    joined = np.union1d(
+        np.flatnonzero((context.born > last) & np.isin(context.size, sizes * counts)),
+        while_all[np.isin(n[line], counts)],
+    )
+    mask[rows] = mask[joined] = True
+    return _Collections(rows, joined, mask)
+
+
 def _collected(context: AdviceContext) -> np.ndarray:
-    """Int64 rows of results: of lines that allocate once in each iteration, nearly all alive after the last one."""
+    """Int64 rows of results: of lines that allocate once in each iteration, nearly all alive after the last one.
+
+    Where the program trains, of passes with no backward pass between them, and freed by none: an epoch's validation.
+    """
+    kind = context.timeline.activity.kind
+    if kind not in (INFERENCE, TRAINING):
+        return np.zeros(0, np.int64)
     every = births(context)
     kept = context.category("activation", "temporary", "unknown", "input")[every.rows] & (every.stack > 0)
+    born, freed = context.born[every.rows], context.freed[every.rows]
+    epoch = np.zeros(len(born), np.int64)
+    if kind == TRAINING:
+        last = len(context.timeline.events)
+        epoch = backward_passes(context)[born]
+        freed_in = context.free_stack[every.rows]
+        kept &= (freed == last) | (freed_in > 0) & ~context.phases.runs(BACKWARD)[freed_in]
+        kept &= ~(dropped_graphs(context) | unused_graphs(context) | retained_graphs(context))[every.rows]
     table = pl.DataFrame({
-        "row": every.rows, "stack": every.stack, "size": every.size, "born": context.born[every.rows],
-        "freed": context.freed[every.rows], "passes": np.cumsum(every.forward), "outside": every.outside,
+        "row": every.rows, "stack": every.stack, "size": every.size, "born": born, "freed": freed,
+        "passes": np.cumsum(every.forward), "outside": every.outside, "epoch": epoch,
     }).filter(pl.Series(kept))  # fmt: skip
-    lines = table.group_by("stack", "size").agg(
+    lines = table.group_by("epoch", "stack", "size").agg(
         n=pl.len(), iterations=pl.col("outside").n_unique(), passes=pl.col("passes").n_unique(),
-        alive=(pl.col("freed") > pl.col("born").max()).mean(),
+        alive=(pl.col("freed") > pl.col("born").max()).mean(), first=pl.col("born").min(), last=pl.col("born").max(),
     )  # fmt: skip
     # A loop over layers allocates nothing outside of the pass, and one that loads weights runs no pass.
     loops = (pl.col("n") >= _MIN_OUTPUTS) & (pl.min_horizontal("iterations", "passes") >= _MIN_SHARE * pl.col("n"))
     lines = lines.filter(loops & (pl.col("alive") >= _MIN_SHARE))
+    if kind == TRAINING:
+        lines = lines.filter(_without_graph(context, lines))
     lines = lines.filter(pl.col("n") * pl.col("size") >= _LIKE_MOST * (pl.col("n") * pl.col("size")).max())
-    return table.join(lines, on=["stack", "size"], how="semi")["row"].to_numpy()
+    return table.join(lines, on=["epoch", "stack", "size"], how="semi")["row"].to_numpy()
+
+
+def _without_graph(context: AdviceContext, lines: pl.DataFrame) -> pl.Series:
+    """Boolean per row: whether another forward pass runs after the ``last`` of a line before the next backward pass
+    begins, or none does: else that may be of the line's own graph.
+    """
+    forward = np.sort(context.born[context.forward[context.stack] & (context.born >= 0)])
+    begins = np.append(np.flatnonzero(np.diff(backward_passes(context), prepend=0)), np.iinfo(np.int64).max)
+    first, last = (lines[name].to_numpy() for name in ("first", "last"))
+    following = begins[np.searchsorted(begins, last, "right")]
+    start, end, after = (np.searchsorted(forward, events) for events in (first, last, following))
+    of_pass = (end - start) / np.maximum(lines["n"].to_numpy() - 1, 1)
+    return pl.Series((following == begins[-1]) | (after - end >= of_pass))

@@ -41,7 +41,7 @@ _CAUSES = {
     "optimizer-state": ("Optimizer state holds", "shard it"),
     "offload": ("Optimizer state holds", "offload it to the CPU"),
     "checkpointing": ("Activations of repeated layers hold", "use activation checkpointing"),
-    "accumulation": ("What grows with the batch holds", "halve the batch and accumulate gradients"),
+    "accumulation": ("What grows with the batch holds", "halve the batch with gradient accumulation"),
     "chunked-loss": ("Logits, their softmax and gradients hold", "compute the loss in chunks"),
     "device-imbalance": ("Outputs that DataParallel gathers hold", "compute the loss inside the module"),
     "broadcast": (
@@ -49,9 +49,11 @@ _CAUSES = {
         "give prediction and target the same shape",
     ),
     "one-hot": ("One-hot vectors and their product with the logits hold", "give the loss indices of classes"),
+    "one-hot-inputs": ("One-hot vectors of columns hold", "use an embedding"),
     "collected-outputs": ("Results that a loop collects hold", "move each to the CPU"),
     "full-logits": ("Logits of unused positions hold", "select the positions before the last layer"),
     "distance-matrix": ("Differences of all pairs of vectors hold", "use `torch.cdist`"),
+    "distance-chunks": ("Distances of all vectors to all others hold", "compute them in chunks of rows"),
     "data-on-device": ("A data set on the device holds", "keep it in host memory"),
 }
 """Subject and verb of a rule's cause, and its remedy in a few words; a rule that is not here gives its title."""
@@ -149,7 +151,7 @@ def _remedy(advice: Finding, here: Sequence[Finding]) -> str:
     if evidence["rule"] not in _CAUSES:
         return sentence("{}.", advice.title)
     cause, do = map(sentence, _CAUSES[evidence["rule"]])
-    held = int(evidence.get("previous_bytes") or evidence["at_peak_bytes"])
+    held = int(evidence.get("previous_bytes") or evidence.get("retained_bytes") or evidence["at_peak_bytes"])
     whole = int(saving["peak_bytes"]) + int(saving["saves_bytes"])
     is_lost = any(finding.kind == "peak" and finding.evidence.get("is_lost") for finding in here)
     after = sentence("peak of the trace {}" if is_lost else "peak {}", bytes_part(saving["peak_bytes"]))
@@ -188,8 +190,8 @@ def _holds(of: Finding, whole: int, name: str) -> list[Statement]:
     inferred = of.evidence.get("inferred_categories", [])
     stack = next((row for row in of.evidence["stacks"] if row["stack"]), None)
     where = ""
-    if stack and stack["category"] == rows[0]["category"] and stack["bytes"] >= _FROM_ONE_LINE * size:
-        part = "all" if stack["bytes"] == size else share_text(stack["bytes"], size)
+    if stack and stack["category"] == rows[0]["category"] and stack["category_bytes"] >= _FROM_ONE_LINE * size:
+        part = "all" if stack["category_bytes"] == size else share_text(stack["category_bytes"], size)
         where = sentence(", {part} of it in {}", stack["line"], part=part)
     text = sentence(
         "{what} {hold} {share} of {name}{doubt}{where}.",

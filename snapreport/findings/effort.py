@@ -11,7 +11,7 @@ from snapreport.timeline.phases import OPTIMIZER_STEP
 
 MUCH = 0.05
 """Of the peak: a change of one line that saves less does not come before others that save more."""
-MISTAKES = ("backward-each", "second-model", "expanded-mask", "retained-graphs")
+MISTAKES = ("backward-each", "second-model", "expanded-mask", "retained-graphs", "exception-holds")
 """Rules whose estimates name a mistake in the program; those of others assume number types that are not recorded."""
 _MOST_BYTES = 0.8
 """Of a rule's bytes: a line that calls so many of them calls what the remedy changes."""

@@ -1,21 +1,24 @@
-"""A retry after an out-of-memory error, while the exception's traceback holds the first attempt's tensors."""
+"""A retry after an exception, while its traceback holds the first attempt's tensors."""
 
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 
 from snapreport.findings.advice_births import births
 from snapreport.findings.advice_context import MIN_BYTES, MIN_SHARE, ONE_LINE, Advice, AdviceContext
-from snapreport.findings.graphs import births_until
+from snapreport.findings.graphs import backward_passes, births_until
 from snapreport.sentence import bytes_part, sentence
-from snapreport.timeline.phases import BACKWARD
+from snapreport.timeline.phases import BACKWARD, FORWARD
 
-_MIN_TENSORS = 4
+_MIN_TENSORS, _MAX_ATTEMPTS = 4, 8
+_MIN_SHARE_ALIKE = 0.9
+"""Of an attempt's bytes: those of lines that allocate half as much in the next attempt."""
 
 
 def exception_holds(context: AdviceContext) -> Advice | None:
-    """Activations made before a request failed and still alive when forward passes run again, with no backward pass
-    that would use them.
+    """Activations of an attempt that ended in an exception, still alive when forward passes run again, with no backward
+    pass that would use them.
     """
     every = births(context)
     forward = context.born[every.rows[every.forward]]
@@ -25,29 +28,60 @@ def exception_holds(context: AdviceContext) -> Advice | None:
     grown = context.category("activation", "temporary") & (context.born >= 0) & (~used | (context.freed == last))
     # The frames of the attempt free all of it at once, with no allocation between.
     group = np.append(births_until(context), -1)[context.freed]
-    size = 0
-    for failed in context.timeline.oom_events:
+    size, failures = 0, context.timeline.oom_events
+    for ended in failures or _given_up(context, grown, group):
         # Alive when the next pass begins.
-        after = np.append(forward, last)[np.searchsorted(forward, failed, "right")]
-        held = grown & (context.born < failed) & (context.freed > after) & (after < last)
+        after = np.append(forward, last)[np.searchsorted(forward, ended, "right")]
+        held = grown & (context.born <= ended) & (context.freed > after) & (after < last)
         groups, count = np.unique(group[held], return_counts=True)
         together = held & np.isin(group, groups[count >= _MIN_TENSORS])
         size = max(size, int(context.size[together].sum()))
     if size < max(MIN_BYTES, MIN_SHARE * context.recorded.peak_bytes):
         return None
+    how = "ran out of memory" if failures else "was given up"
     return Advice(
         "exception-holds",
         "Retry after the except block, not in it",
         [
             sentence(
-                "{} of activations of an attempt that ran out of memory are alive while the next one runs: the "
+                "{} of activations of an attempt that {how} are alive while the next one runs: the "
                 "exception refers to the frames of the first.",
                 bytes_part(size),
+                how=how,
             ),
-            "Set a flag in the except block and retry below it; nothing of the first attempt is alive then.",
+            "Set a flag in the except block and retry below it; nothing of the first attempt is alive then. "
+            "Store the exception's text, not the exception.",
         ],
         "except block",
         "https://docs.pytorch.org/docs/stable/notes/faq.html#my-out-of-memory-exception-handler-can-t-allocate-memory",
+        confidence="inferred" if failures else "estimate",
         effort=ONE_LINE,
         comes_first=True,
     )
+
+
+def _given_up(context: AdviceContext, grown: np.ndarray, group: np.ndarray) -> list[int]:
+    """Events at which an attempt ended: the same lines then allocate half as much, with no backward pass between, while
+    all of it is alive. grown: Bool, group: Int64 per allocation, of those that are freed together.
+    """
+    in_pass = context.phases.runs(FORWARD)[context.free_stack] & (context.freed < len(context.timeline.events))
+    rows = np.flatnonzero(grown & context.forward[context.stack] & ~in_pass)
+    passes = backward_passes(context)
+    table = pl.DataFrame({
+        "row": rows, "group": group[rows], "stack": context.stack[rows], "size": context.size[rows],
+        "born": context.born[rows], "freed": context.freed[rows], "passes": passes[context.born[rows]],
+    })  # fmt: skip
+    attempts = table.group_by("group", "passes").agg(
+        n=pl.len(), bytes=pl.col("size").sum(), end=pl.col("born").max(), freed=pl.col("freed").min()
+    )
+    attempts = attempts.filter((pl.col("n") >= _MIN_TENSORS) & (pl.col("bytes") >= MIN_BYTES))
+    stack, born, size = (values[context.born >= 0] for values in (context.stack, context.born, context.size))
+    attempts = attempts.sort("bytes", "end", descending=[True, False]).head(_MAX_ATTEMPTS)
+    events = []
+    for number, run, _, bytes_, end, freed in attempts.rows():
+        mine = table.filter((pl.col("group") == number) & (pl.col("passes") == run))
+        next_ = (born > end) & (born < freed) & (passes[born] == run)
+        halves = pl.DataFrame({"stack": stack[next_], "size": 2 * size[next_]}).unique()
+        if mine.join(halves, on=["stack", "size"], how="semi")["size"].sum() >= _MIN_SHARE_ALIKE * bytes_:
+            events.append(int(end))
+    return sorted(events)

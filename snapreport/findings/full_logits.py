@@ -11,6 +11,7 @@ from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
 from snapreport.findings.live import names_of
 from snapreport.number_format import share_text
 from snapreport.sentence import sentence
+from snapreport.timeline.phases import NONE
 
 _ELEMENT_SIZES = (4, 2)
 _NEIGHBOURS = 4
@@ -27,7 +28,9 @@ def full_logits(context: AdviceContext) -> Advice | None:
     rows, size, stack = every.rows, every.size, every.stack
     linear = context.frames(LINEAR)[stack]
     function = context.function_of_frame[context.innermost()][stack]
-    by_program = context.own_frames[context.innermost()][stack] & every.forward
+    # A function without modules is not known to be a forward pass where little of what it makes is saved.
+    by_program = context.own_frames[context.innermost()][stack]
+    by_program &= every.forward | (context.phases.innermost == NONE)[stack]
     live = np.bincount(context.stack[context.at_peak], minlength=int(context.stack.max(initial=0)) + 1)
     mask, share = np.zeros(len(context.size), bool), 1.0
     for at in np.flatnonzero((linear | by_program) & (size >= _MIN_BYTES) & (live[stack] <= _MAX_PASSES)).tolist():

@@ -148,7 +148,24 @@ def waiting_graphs(context: AdviceContext) -> WaitingGraphs:
     # The same lines in every step: one step alone would leave the peak of the next.
     repeated = lines.filter(alike)["stack"].to_numpy()
     mask = context.category("activation") & is_among(context.stack, repeated) & (context.born >= 0)
-    return WaitingGraphs(mask, passes, bool(ooms))
+    return WaitingGraphs(mask | _read_by(context, rows, passes), passes, bool(ooms))
+
+
+def _read_by(context: AdviceContext, graphs: np.ndarray, passes: int) -> np.ndarray:
+    """Bool per allocation: batches that the first layers of ``graphs`` (Int64 rows, of one peak) save: of lines that
+    made one for each of the ``passes``, alive until the same backward pass frees them.
+    """
+    made = context.category("activation", "input", "unknown") & (context.stack > 0) & (context.born >= 0)
+    made &= ~context.phases.runs(FORWARD)[context.stack]
+    ended = context.freed[graphs]
+    mine = context.at_peak & (context.freed >= ended.min()) & (context.freed <= ended.max())
+    every = pl.DataFrame({
+        "row": np.flatnonzero(made), "stack": context.stack[made], "size": context.size[made], "mine": mine[made]
+    })  # fmt: skip
+    lines = every.filter("mine").group_by("stack", "size").len().filter(pl.col("len") == passes)
+    found = np.zeros(len(made), bool)
+    found[every.join(lines, on=["stack", "size"], how="semi")["row"].to_numpy()] = True
+    return found
 
 
 def _freed_by_backward(context: AdviceContext, rows: np.ndarray) -> bool:
@@ -210,7 +227,11 @@ def _unknown_of_a_step(context: AdviceContext) -> np.ndarray:
         events = context.timeline.events["stack"].to_numpy()
         steps = np.flatnonzero(context.phases.runs(OPTIMIZER_STEP)[events])
         forward = np.sort(context.born[context.forward[context.stack] & (context.born >= 0)])
-        after = np.append(forward, len(events))[np.searchsorted(forward, steps[-1] if len(steps) else 0)]
+        if len(steps):
+            after = int(np.append(forward, len(events))[np.searchsorted(forward, steps[-1])])
+        else:
+            # The first step: what is made before anything is freed may be weights.
+            after = int(context.freed[(context.born >= 0) & (context.free_stack > 0)].min(initial=len(events)))
         found |= made & (context.freed == len(begun)) & (context.born >= after)
     return np.asarray(found)
 

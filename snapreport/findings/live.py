@@ -31,7 +31,9 @@ class CategoryRow(Row):
 
 
 class StackRow(Row):
-    """The bytes of one stack; ``line`` with what launched it, ``category`` that of most of its bytes."""
+    """The bytes of one stack; ``line`` with what launched it, ``category`` that of most of its bytes, which are
+    ``category_bytes``.
+    """
 
     stack: int
     bytes: int
@@ -39,6 +41,7 @@ class StackRow(Row):
     function: str
     line: str
     category: str
+    category_bytes: int
 
 
 class FunctionRow(Row):
@@ -132,7 +135,8 @@ def by_stack(live: pl.DataFrame, names: Names, most: int = MOST) -> list[StackRo
     top = by(live, "stack").head(most)
     within = live.filter(pl.col("stack").is_in(top["stack"].implode()))
     within = within.group_by("stack", pl.col("category").cast(pl.String)).agg(pl.col("size").sum())
-    main = dict(within.sort(["size", "category"], descending=[False, True]).select("stack", "category").iter_rows())
+    within = within.sort(["size", "category"], descending=[False, True])
+    main = {stack: (category, size) for stack, category, size in within.select("stack", "category", "size").iter_rows()}
     return [
         StackRow(
             stack=stack,
@@ -140,7 +144,8 @@ def by_stack(live: pl.DataFrame, names: Names, most: int = MOST) -> list[StackRo
             count=count,
             function=names.function(stack),
             line=names.line(stack),
-            category=main[stack],
+            category=main[stack][0],
+            category_bytes=main[stack][1],
         )
         for stack, size, count in top.select("stack", "bytes", "count").iter_rows()
     ]

@@ -1,4 +1,6 @@
-"""Targets of a loss as one-hot vectors: as many numbers as logits, first in 64 bits, then as the logits' type."""
+"""One-hot vectors, first in 64 bits, then in the type of what they meet: as targets of a loss, with as many numbers as
+logits, and of several columns side by side, in front of a linear layer.
+"""
 
 from __future__ import annotations
 
@@ -80,3 +82,54 @@ def one_hot(context: AdviceContext) -> Advice | None:
         effort=ONE_LINE,
         line="loss = torch.nn.functional.cross_entropy(logits, index)",
     )
+
+
+def one_hot_inputs(context: AdviceContext) -> Advice | None:
+    """One-hot vectors of several columns of indices, made one after another by one line and joined, all in 64
+    bits, then cast to the type of a weight.
+    """
+    every = births(context)
+    rows, size, stack = every.rows, every.size, every.stack
+    mask = np.zeros(len(context.size), bool)
+    for bytes_of in (4, 2):
+        times = _INDEX_BYTES // bytes_of
+        joined = (size >= times * (1 << 20)) & (stack > 0) & _is_cast(context, times)
+        for at in np.flatnonzero(joined).tolist():
+            # Parts of one line, whose sizes add up to that of the join.
+            first = at
+            while first > 0 and stack[first - 1] == stack[at - 1] and size[first:at].sum() < size[at]:
+                first -= 1
+            if at - first >= 2 and size[first:at].sum() == size[at] and _have_indices(context, rows[first:at]):
+                mask[rows[first : at + 2]] = True
+    bytes_ = context.bytes_at_peak(mask)
+    if not context.is_much(bytes_):
+        return None
+    first = int(context.stack[np.flatnonzero(mask & context.at_peak)[0]])
+    return Advice(
+        "one-hot-inputs",
+        "Use an embedding instead of one-hot vectors",
+        [
+            sentence(
+                "One-hot vectors of several columns hold {}, from {}.",
+                context.share(bytes_),
+                names_of(context.snapshot).line(first),
+            ),
+            "A linear layer over them selects rows of its weight, which torch.nn.EmbeddingBag does without them.",
+        ],
+        "torch.nn.EmbeddingBag",
+        "https://docs.pytorch.org/docs/stable/generated/torch.nn.EmbeddingBag.html",
+        mask,
+        line="hidden = torch.nn.functional.embedding_bag(index + offsets, weight, mode='sum')",
+    )
+
+
+def _have_indices(context: AdviceContext, parts: np.ndarray) -> bool:
+    """Whether indices in 64 bits are alive of which each of ``parts`` (Int64 rows) has a vector of at least two."""
+    born = context.born[parts[0]]
+    alive = (context.born < born) & (context.freed > born) & context.category("input", "unknown", "activation")
+    indices = np.unique(context.size[alive])
+    count = len(parts)
+    columns = indices[indices % (_INDEX_BYTES * count) == 0] // count
+    vectors = np.concatenate((columns, indices[indices % _INDEX_BYTES == 0]))
+    parts_of = context.size[parts][:, None]
+    return bool(((parts_of % vectors == 0) & (parts_of >= 2 * vectors)).all(0).any()) if len(vectors) else False

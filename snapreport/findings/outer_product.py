@@ -12,12 +12,15 @@ from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
 from snapreport.findings.live import names_of
 from snapreport.findings.saving import bytes_over_time, share_with_cost
 from snapreport.sentence import sentence
+from snapreport.small_numbers import is_among
 
 _ELEMENT_SIZES = (4, 2)
 _MIN_BYTES = 1 << 22
 _NEIGHBOURS = 8
 _LEAST_DEPTH, _MOST_DEPTH = 8, 4096
 _FEWEST_VECTORS = 64
+DISTANCE_CHUNKS = 8
+"""Pieces of one side, as of a loss: see ``CHUNKS`` in advice_activations.py."""
 
 
 def broadcast(context: AdviceContext) -> Advice | None:
@@ -47,7 +50,7 @@ def broadcast(context: AdviceContext) -> Advice | None:
             # The prediction and the target; all pairs by a matrix product have operands with more columns.
             if alive.sum() >= 2:
                 found.add(int(size[at]))
-                mask |= (context.size == size[at]) & (context.born >= born)
+                mask |= context.as_large(size[at]) & (context.born >= born)
     bytes_ = context.bytes_at_peak(mask)
     if not context.is_much(bytes_):
         return None
@@ -90,7 +93,8 @@ def distance_matrix(context: AdviceContext) -> Advice | None:
             known[key] = _is_difference(context, rows[at], int(size[at]), int(size[at + 2]))
         if known[key]:
             output = max(output, int(size[at + 2]))
-            mask[rows[[at, at + 1]]] = True
+            of_lines = is_among(context.stack, stack[[at, at + 1]].tolist())
+            mask |= of_lines & context.as_large(size[at]) & (context.born >= 0)
     if not output:
         return None
     # Their gradients are as large, and sums over one axis of those take scratch memory while they are alive.
@@ -120,6 +124,65 @@ def distance_matrix(context: AdviceContext) -> Advice | None:
         mask,
         share,
     )
+
+
+def distance_chunks(context: AdviceContext) -> Advice | None:
+    """``x²[:, None] + y²[None] - 2 * (x @ y.T)`` without a backward pass: at least two tensors of N times M numbers in
+    one line, beside two of N and M numbers.
+    """
+    if context.timeline.activity.trains:
+        return None
+    every = births(context)
+    rows, size, stack = every.rows, every.size, every.stack
+    # A term of the sum is freed before the next is made; activations of a layer stay for a backward pass.
+    later = np.append(context.born[rows], np.zeros(_NEIGHBOURS, np.int64))[_NEIGHBOURS:]
+    passing = context.freed[rows] < later
+    by_program = context.own_frames[context.innermost()][stack] & ~every.forward & passing
+    alike = (stack[:-1] == stack[1:]) & (size[:-1] == size[1:]) & (size[:-1] >= _MIN_BYTES) & by_program[:-1]
+    mask = np.zeros(len(context.size), bool)
+    known: dict[tuple[int, int], bool] = {}
+    for at in np.flatnonzero(alike).tolist():
+        key = int(stack[at]), int(size[at])
+        if key not in known:
+            known[key] = _is_sum_of_norms(context, int(rows[at]), int(size[at]))
+        if known[key]:
+            mask |= (context.stack == stack[at]) & context.as_large(size[at]) & (context.born >= 0)
+    bytes_ = context.bytes_at_peak(mask)
+    if not context.is_much(bytes_):
+        return None
+    first = int(context.stack[np.flatnonzero(mask)[0]])
+    return Advice(
+        "distance-chunks",
+        "Compute distances in chunks of rows",
+        [
+            sentence(
+                "Distances of all vectors to all others hold {}, from {}. With {DISTANCE_CHUNKS} chunks, those of one "
+                "are allocated at a time.",
+                context.share(bytes_),
+                names_of(context.snapshot).line(first),
+                DISTANCE_CHUNKS=DISTANCE_CHUNKS,
+            ),
+        ],
+        "Tensor.chunk(), torch.cdist",
+        "https://docs.pytorch.org/docs/stable/generated/torch.cdist.html",
+        mask,
+        1 - 1 / DISTANCE_CHUNKS,
+    )
+
+
+def _is_sum_of_norms(context: AdviceContext, row: int, whole: int) -> bool:
+    """Whether tensors of n, m, n·d and m·d numbers are alive, where ``whole`` bytes are n·m numbers."""
+    born = context.born[row]
+    alive = np.unique(context.size[(context.born >= 0) & (context.born < born) & (context.freed > born)])
+    for bytes_of in _ELEMENT_SIZES:
+        norms = alive[(alive >= _FEWEST_VECTORS * bytes_of) & (alive % bytes_of == 0)]
+        for n in norms[whole * bytes_of % norms == 0].tolist():
+            m = whole * bytes_of // n
+            depths = alive[alive % n == 0] // n
+            depths = depths[(depths >= _LEAST_DEPTH) & (depths <= _MOST_DEPTH)]
+            if np.isin(m, norms) and np.isin(m * depths, alive).any():
+                return True
+    return False
 
 
 def _is_difference(context: AdviceContext, row: int, whole: int, sums: int) -> bool:

@@ -14,7 +14,9 @@ import polars as pl
 
 from snapreport.findings.loop_end import end_of_loop
 from snapreport.findings.loop_lines import loop_anchors, outside_modules
+from snapreport.timeline.activity import UNKNOWN
 from snapreport.timeline.build import DeviceTimeline
+from snapreport.timeline.phases import FORWARD, stack_phases
 
 FEWEST = 4
 """Fewer repetitions show no trend: the first one warms up, and two points always make a line."""
@@ -111,8 +113,23 @@ def _iterations(timeline: DeviceTimeline) -> Repetitions | None:
         bounds = np.append(events + 1, len(timeline.events) + 1)
         if _recurs(timeline, bounds):
             source = "one line of the program allocates at regular intervals"
-            return Repetitions(bounds, "iteration", source, _stacks_of_iteration(timeline, bounds) >= _MIN_WORK)
+            works = _stacks_of_iteration(timeline, bounds) >= _MIN_WORK
+            return Repetitions(bounds, "iteration", source, works and not _is_layer(timeline, bounds))
     return None
+
+
+def _is_layer(timeline: DeviceTimeline, bounds: np.ndarray) -> bool:
+    """Whether the iterations are layers of one forward pass that memory ran out in: none runs half of the model's
+    parameters, as far as their number tells.
+    """
+    if timeline.activity.kind != UNKNOWN or not timeline.oom_events:
+        return False
+    table = timeline.allocations
+    parameters = int((table["category"].cast(pl.String) == "parameter").sum())
+    forward = (stack_phases(timeline.recording).innermost == FORWARD)[table["stack"].to_numpy()]
+    born = table["alloc_event"].to_numpy()[forward].astype(np.int64)
+    made = np.histogram(born + 1, bounds)[0]
+    return 2 * float(np.median(made)) <= parameters
 
 
 def _stacks_of_iteration(timeline: DeviceTimeline, bounds: np.ndarray) -> float:

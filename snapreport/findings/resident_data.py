@@ -12,22 +12,31 @@ from snapreport.sentence import sentence
 _MIN_BATCHES = 3
 
 
-def data_on_device(context: AdviceContext) -> Advice | None:
-    """Inputs from before the first forward pass, much larger than the batches that the program makes for each step. A
-    graph that every step uses whole has no batches.
+def resident_data(context: AdviceContext) -> np.ndarray:
+    """Bool per allocation: inputs from before the first forward pass, much larger than the batches that the program
+    makes for each step. A graph that every step uses whole has no batches.
     """
+    return context.remember("resident data", lambda: _resident(context))
+
+
+def _resident(context: AdviceContext) -> np.ndarray:
     every = births(context)
     forward = context.born[every.rows[every.forward]]
-    if not context.trains or not len(forward):
-        return None
+    nothing = np.zeros(len(context.size), bool)
+    if not len(forward):
+        return nothing
     inputs = context.category("input") & ~context.forward[context.stack]
     early = inputs & (context.born >= 0) & (context.born < forward[0]) & (context.freed > forward[-1])
     batches = inputs & (context.born > forward[0]) & (context.stack > 0)
     if int(batches.sum()) < _MIN_BATCHES or not early.any():
-        return None
-    mask = early & (context.size >= 2 * int(np.median(context.size[batches])))
+        return nothing
+    return np.asarray(early & (context.size >= 2 * int(np.median(context.size[batches]))))
+
+
+def data_on_device(context: AdviceContext) -> Advice | None:
+    mask = resident_data(context)
     size = context.bytes_at_peak(mask)
-    if not context.is_much(size):
+    if not context.trains or not context.is_much(size):
         return None
     largest = np.flatnonzero(mask)[np.argmax(context.size[mask])]
     return Advice(

@@ -12,6 +12,7 @@ import pairs.impolite
 import pairs.language
 import pairs.mistakes
 import pairs.others
+import pairs.strangers
 import pairs.unseen
 import pairs.vision  # noqa: F401
 import torch

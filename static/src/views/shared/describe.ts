@@ -83,11 +83,23 @@ export function nameOfStack(stacks: Stacks, stack: number): string {
   return operator ? `${describeFrame(top)} · ${operator}` : describeFrame(top)
 }
 
-/** The name of a stack and all its callers in Python, innermost first. */
+/** Callers in a tooltip, which is written with every row that comes into sight. */
+const MOST_CALLERS = 8
+
+/** The name of a stack and its nearest callers in Python, innermost first; "…" for those farther out. */
 export function wholeStack(stacks: Stacks, stack: number): string[] {
-  const frames = stacks.frames(stack)
-  const callers = frames.slice(frames.indexOf(stacks.top(stack)!) + 1).filter(({ python, noise }) => python && !noise)
-  return [nameOfStack(stacks, stack), ...callers.map(describeFrame)]
+  const { leaf, caller, frameOf, frame } = stacks.trie
+  const top = stacks.top(stack)
+  const names = [nameOfStack(stacks, stack)]
+  let node = leaf[stack]
+  while (top && node >= 0 && frame(frameOf[node]) !== top) node = caller[node]
+  for (node = caller[node] ?? -1; node >= 0; node = caller[node]) {
+    const { python, noise } = frame(frameOf[node])
+    if (!python || noise) continue
+    if (names.length > MOST_CALLERS) return [...names, '…']
+    names.push(describeFrame(frame(frameOf[node])))
+  }
+  return names
 }
 
 /** The request of an event: an allocation, or one that failed. */

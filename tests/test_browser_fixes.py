@@ -99,12 +99,6 @@ def test_another_batch_is_what_python_replays(
     )
     assert [points[factor]["allocated"] for factor in (2.0, 0.5)] == peaks
     assert points[0.5]["reserved"] == reserved
-    opened.page.evaluate("() => document.querySelector('.batch-chart').scrollIntoView({ block: 'end' })")
-    box = opened.page.locator(".batch-chart svg").bounding_box()
-    opened.page.mouse.click(box["x"] + 1, box["y"] + box["height"] - 20)
-    opened.until("snapreport.getView().options['fix.batch'] === '0.125'")
-    opened.page.evaluate("() => { location.hash = '#fix.batch=0.5' }")
-    opened.until("snapreport.getView().options['fix.batch'] === '0.5'")
     slider = opened.page.get_by_role("slider", name="Batch")
     assert slider.get_attribute("aria-valuetext") == "0.5 times the recorded batch"
     for _ in range(3):
@@ -112,6 +106,8 @@ def test_another_batch_is_what_python_replays(
     opened.until("snapreport.getView().options['fix.batch'] === '1.25'")
     opened.until(f"!{FIXES}.busy")
     assert peaks[1] < opened.js(f"{FIXES}.peak") < peaks[0]
+    opened.page.locator(".batch-chart svg").dispatch_event("click", {"clientX": 1})
+    opened.until("snapreport.getView().options['fix.batch'] === '0.125'")
 
 
 def test_a_failed_request_counts_and_is_named(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:

@@ -18,6 +18,9 @@ export interface ListOwner {
   onMenu?(index: number, x: number, y: number): void
   /** The cursor has moved to a row by keys or a click. */
   onCursor?(index: number): void
+  /** Enter, or the space bar, with the cursor on a row. */
+  onEnter?(index: number): void
+  onSpace?(index: number): void
 }
 
 const SPARE = 3
@@ -117,26 +120,35 @@ export class VirtualList {
     if (this.at !== before) this.owner.onCursor?.(this.at)
   }
 
-  /** Arrows, page keys, Home and End move the cursor; true when used. */
+  /** Moves the cursor or acts on its row, wherever in the page the key was pressed; true when used. A button, link or
+   * label that has the focus keeps its own Enter and space bar. */
   key(event: KeyboardEvent): boolean {
-    const page = Math.max(1, Math.floor(this.room / this.owner.rowHeight) - 1)
-    const from = this.at < 0 ? this.visible[0] - (event.key === 'ArrowDown' ? 1 : 0) : this.at
-    switch (event.key) {
-      case 'ArrowDown':
-        return (this.moveTo(from + 1), true)
-      case 'ArrowUp':
-        return (this.moveTo(from - 1), true)
-      case 'PageDown':
-        return (this.moveTo(from + page), true)
-      case 'PageUp':
-        return (this.moveTo(from - page), true)
-      case 'Home':
-        return (this.moveTo(0), true)
-      case 'End':
-        return (this.moveTo(this.count - 1), true)
-      default:
-        return false
+    if (this.count === 0) return false
+    const control = event.target instanceof Element && event.target.closest('button, a, label, summary')
+    if (this.moveBy(event.key)) {
+      if (!control || this.element.contains(control)) this.element.focus({ preventScroll: true })
+      return true
     }
+    const act = event.key === 'Enter' ? this.owner.onEnter : event.key === ' ' ? this.owner.onSpace : undefined
+    if (!act || control || this.at < 0) return false
+    act(this.at)
+    return true
+  }
+
+  /** Arrows, page keys, Home and End; true when used. */
+  moveBy(key: string): boolean {
+    const page = Math.max(1, Math.floor(this.room / this.owner.rowHeight) - 1)
+    const from = this.at < 0 ? this.visible[0] - (key === 'ArrowDown' ? 1 : 0) : this.at
+    const to = {
+      ArrowDown: from + 1,
+      ArrowUp: from - 1,
+      PageDown: from + page,
+      PageUp: from - page,
+      Home: 0,
+      End: this.count - 1,
+    }[key]
+    if (to !== undefined) this.moveTo(to)
+    return to !== undefined
   }
 
   /** Settles when the rows of the last scroll are filled. */

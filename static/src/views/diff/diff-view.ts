@@ -62,6 +62,9 @@ export class DiffView implements View {
       fill: (row, index) => this.fillRow(row, this.listed[index]),
       onClick: (index) => (index < this.listed.length ? this.open(index) : this.listAll()),
       onCursor: (index) => this.open(index),
+      onEnter: (index) => {
+        if (index >= this.listed.length) this.listAll()
+      },
       onMenu: (index, x, y) => this.openMenu(this.listed[index], x, y),
     })
     this.list.setColumns('96px 88px 88px minmax(56px, 140px) 86px minmax(200px, 1fr)', 620)
@@ -155,8 +158,6 @@ export class DiffView implements View {
   }
 
   key(event: KeyboardEvent): boolean {
-    const isOnFold = this.listed.length < this.rows.length && this.list.cursor === this.listed.length
-    if (event.key === 'Enter' && isOnFold) return (this.listAll(), true)
     return this.list.key(event)
   }
 

@@ -58,6 +58,8 @@ export class EventsView implements View {
         const id = allocationOf(this.events, this.eventAt(index))
         if (id >= 0) openMenu(allocationItems(store, this.context!.data, id), x, y)
       },
+      onEnter: () => this.setMoment(),
+      onSpace: (index) => this.select(index),
     })
     this.list.element.classList.add('events')
     this.toolbar = new EventsTools({
@@ -154,17 +156,8 @@ export class EventsView implements View {
 
   key(event: KeyboardEvent): boolean {
     if (!this.context || this.context.info.events === 0) return false
-    const onControl =
-      event.target instanceof Element && event.target.closest('button, a, label, summary, input') !== null
-    if (this.list.key(event)) {
-      if (!onControl || this.element.contains(event.target as Node)) this.list.element.focus({ preventScroll: true })
-      return true
-    }
-    switch (event.key.length === 1 ? event.key.toLowerCase() : event.key) {
-      case 'Enter':
-        return !onControl && this.list.cursor >= 0 && (this.setMoment(), true)
-      case ' ':
-        return !onControl && this.list.cursor >= 0 && (this.select(this.list.cursor), true)
+    if (this.list.key(event)) return true
+    switch (event.key.toLowerCase()) {
       case 'g':
         return (this.toolbar.focusPlace(), true)
       case 'p':

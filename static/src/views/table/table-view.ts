@@ -55,6 +55,8 @@ export class TableView implements View {
       fill: (row, index) => this.fillRow(row, index),
       onClick: (index, event) => this.clicked(index, event),
       onMenu: (index, x, y) => this.openMenu(index, x, y),
+      onEnter: (index) => this.run(index),
+      onSpace: (index) => this.toggle(index),
     })
     this.list.element.classList.add('table')
     this.toolbar = new TableTools(store, {
@@ -123,7 +125,7 @@ export class TableView implements View {
       `${model.word} table of ${deviceName(this.parts.client.manifest, info)}`,
     )
     this.list.setRows(model.plan.count, cursor)
-    if (before?.grouping !== model.grouping || fresh) this.list.key(new KeyboardEvent('keydown', { key: 'Home' }))
+    if (before?.grouping !== model.grouping || fresh) this.list.moveBy('Home')
   }
 
   settled(): Promise<void> {
@@ -131,16 +133,7 @@ export class TableView implements View {
   }
 
   key(event: KeyboardEvent): boolean {
-    const onControl = event.target instanceof Element && event.target.closest('button, a, label, summary') !== null
-    if (this.now?.plan.count) {
-      if (this.list.key(event)) {
-        if (!onControl || this.element.contains(event.target as Node)) this.list.element.focus({ preventScroll: true })
-        return true
-      }
-      if (event.key === 'Enter' && !onControl && this.list.cursor >= 0) return (this.run(this.list.cursor), true)
-      if (event.key === ' ' && !onControl && this.list.cursor >= 0) return (this.toggle(this.list.cursor), true)
-    }
-    return !this.now?.range && this.moment.key(event)
+    return this.list.key(event) || (!this.now?.range && this.moment.key(event))
   }
 
   debug(): unknown {

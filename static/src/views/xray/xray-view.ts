@@ -82,6 +82,8 @@ export class XrayView implements View {
       fill: (row, index) => this.fillRow(row, index),
       onClick: (index, event) => this.clicked(index, event),
       onMenu: (index, x, y) => openMenu(termItems(store, queryOf(this.now!.lines[index])), x, y),
+      onEnter: (index) => this.search(index),
+      onSpace: (index) => this.toggle(index),
     })
     this.list.element.classList.add('table', 'xray')
     this.element = h(
@@ -135,16 +137,7 @@ export class XrayView implements View {
   }
 
   key(event: KeyboardEvent): boolean {
-    const onControl = event.target instanceof Element && event.target.closest('button, a, label, summary') !== null
-    if (this.now?.lines.length) {
-      if (this.list.key(event)) {
-        if (!onControl || this.element.contains(event.target as Node)) this.list.element.focus({ preventScroll: true })
-        return true
-      }
-      if (event.key === 'Enter' && !onControl && this.list.cursor >= 0) return (this.search(this.list.cursor), true)
-      if (event.key === ' ' && !onControl && this.list.cursor >= 0) return (this.toggle(this.list.cursor), true)
-    }
-    return this.moment.key(event)
+    return this.list.key(event) || this.moment.key(event)
   }
 
   debug(): unknown {

@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,9 +35,17 @@ from snapreport.sizes import parse_size
 from snapreport.terminal import echo, lines
 
 if TYPE_CHECKING:
+    from snapreport.contracts.check import Check
+    from snapreport.report.source_links import SourceLinks
     from snapreport.snapshot import Snapshot
 
 FAILED, UNKNOWN = 1, 2
+RULE_OPTIONS = (
+    "--max-peak, --max-reserved, --fits, --max-growth, --max-reserved-growth, --max-imbalance, --history or --fail-on"
+)
+BASELINE_ALONE = "--baseline and --max-growth or --max-reserved-growth are given together"
+RUNS_ARE_OF_JOBS = "--run and --baseline-run are for jobs: folders, lists of paths, or digests"
+JOB_AS_BASELINE = "--baseline is a job; give a folder, a list of paths or digests to compare with it"
 
 
 class GrowthType(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only
@@ -223,96 +232,50 @@ def check(
     Several snapshots are a series for --fail-on leak: one check of how memory grows from file to file. With
     --max-imbalance, and where folders or digests are given, they are the ranks of one job: limits hold for the worst.
     """
-    if (baseline is None) != (max_growth is None and max_reserved_growth is None):
-        raise click.UsageError("--baseline and --max-growth or --max-reserved-growth are given together")
-    if baseline_run and baseline is None:
-        raise click.UsageError("--baseline-run goes with --baseline")
-    if (at is None) != (to is None) or (at is not None and fits is None):
-        raise click.UsageError("--at and --to go together, with --fits")
-    from snapreport.contracts import json_text
-    from snapreport.findings.gate import check_all
-    from snapreport.report import review_output
-    from snapreport.report.gate_output import check_document, check_junit, check_markdown, check_text, overall
-    from snapreport.report.source_links import SourceLinks
-
-    read = [*snaps, *([baseline] if baseline else [])]
-    check_inputs([path for path in read if not path.startswith("@")])
-    _refuse_outputs([summary_md, junit, code_quality], as_json, read, force)
-    if chart and not summary_md:
-        raise click.UsageError("--chart goes with --summary-md")
-    if annotations and (as_json or "-" in (summary_md, junit, code_quality)):
-        raise click.UsageError("--annotations are on standard output, too")
-    if link and not summary_md:
-        raise click.UsageError("--link goes with --summary-md")
-    redaction = redaction_of(redact, redact_pattern, strip_prefix)
-    links = SourceLinks(link, () if redaction else strip_prefix)
     limits = Rules(max_peak, max_reserved, max_growth, fail_on or (), None if at else fits, max_reserved_growth)
-    if not limits and max_imbalance is None and not at and not history:
-        rules_text = (
-            "--max-peak, --max-reserved, --fits, --max-growth, --max-reserved-growth, --max-imbalance, --history or "
-            "--fail-on"
-        )
-        raise click.UsageError(f"no rule given: {rules_text}")
-    if baseline == "-" and "-" in snaps:
-        raise click.UsageError("standard input can be read once only")
-    infer = not no_inference
-    snapshots: list[Snapshot] = []
+    has_rule = limits or max_imbalance is not None or at or history
+    outputs = Outputs(summary_md, junit, code_quality, as_json, annotations)
     # A digest has what a comparison needs: with one as its baseline, a snapshot is a job of one rank.
     is_digest = baseline is not None and baseline.lower().endswith(".digest") and len(snaps) == 1
-    if max_imbalance is not None or is_digest or any(is_job_path(snap) for snap in snaps):
-        if history:
-            raise click.UsageError("--history is for snapshots, not for jobs")
-        if at:
-            raise click.UsageError("--at is for snapshots, not for jobs; see snapreport fit")
-        from snapreport import job
-        from snapreport.jobs.gate import check_job
-        from snapreport.jobs.redacted import redacted_job
+    is_job = max_imbalance is not None or is_digest or any(is_job_path(snap) for snap in snaps)
+    refused = (
+        ((baseline is None) != (not limits.growths), BASELINE_ALONE),
+        (baseline_run and baseline is None, "--baseline-run goes with --baseline"),
+        ((at is None) != (to is None) or (at and fits is None), "--at and --to go together, with --fits"),
+        (chart and not summary_md, "--chart goes with --summary-md"),
+        (annotations and (as_json or "-" in outputs.files), "--annotations are on standard output, too"),
+        (link and not summary_md, "--link goes with --summary-md"),
+        (not has_rule, f"no rule given: {RULE_OPTIONS}"),
+        (baseline == "-" and "-" in snaps, "standard input can be read once only"),
+        (is_job and history, "--history is for snapshots, not for jobs"),
+        (is_job and at, "--at is for snapshots, not for jobs; see snapreport fit"),
+        (not is_job and (run or baseline_run), RUNS_ARE_OF_JOBS),
+        (not is_job and baseline and is_job_path(baseline), JOB_AS_BASELINE),
+    )
+    for is_refused, why in refused:
+        if is_refused:
+            raise click.UsageError(why)
+    read = [*snaps, *([baseline] if baseline else [])]
+    check_inputs([path for path in read if not path.startswith("@")])
+    outputs.refuse_impossible(read, force)
+    from snapreport.report.gate_output import overall
+    from snapreport.report.source_links import SourceLinks
 
-        options: dict[str, Any] = {"rules": rules, "inference": infer, "redaction": redaction}
-        before = job(baseline, run=baseline_run, **options) if baseline else None
-        reduced = job(snaps, run=run, **options)
-        if redaction:
-            reduced = redacted_job(reduced, redaction).job
-            before = before and redacted_job(before, redaction).job
-        checks = check_job(reduced, limits, max_imbalance, before)
+    redaction = redaction_of(redact, redact_pattern, strip_prefix)
+    links = SourceLinks(link, () if redaction else strip_prefix)
+    options: dict[str, Any] = {"rules": rules, "inference": not no_inference, "redaction": redaction}
+    snapshots: list[Snapshot] = []
+    if is_job:
+        checks = _check_job(snaps, limits, max_imbalance, baseline, run, baseline_run, options)
     else:
-        if run or baseline_run:
-            raise click.UsageError("--run and --baseline-run are for jobs: folders, lists of paths, or digests")
-        if baseline and is_job_path(baseline):
-            raise click.UsageError("--baseline is a job; give a folder, a list of paths or digests to compare with it")
-        compared = load_all([baseline], rules, inference=infer, redaction=redaction)[0] if baseline else None
-        snapshots = load_all(snaps, rules, inference=infer, redaction=redaction)
-        checks = check_all(snapshots, limits, compared)
+        compared = load_all([baseline], **options)[0] if baseline else None
+        snapshots = load_all(snaps, **options)
+        checks = _check_snapshots(snapshots, limits, compared, history)
         if at and to and fits is not None:
             from snapreport.forecast.gate import check_values
 
-            name, values = at
-            checks += check_values(snapshots, values, to, fits, name)
-        if history:
-            from snapreport.history.document import check_history
-            from snapreport.history.store import entries
-            from snapreport.jobs.digest import digest_of
-
-            kept = entries(history)
-            for snapshot in snapshots:
-                path = snapshot.recording.path
-                checks += check_history(kept, digest_of(snapshot, path), path)
-    # Files first: a reader that closes the pipe must not prevent the job's summary.
-    if summary_md:
-        charts = review_output.memory_charts(snapshots) if chart else ""
-        _write(summary_md, check_markdown(checks, links.of_all([s.recording for s in snapshots]), charts))
-        if link:
-            report_unlinked(links, snapshots)
-    if junit:
-        _write(junit, check_junit(checks))
-    if code_quality:
-        _write(code_quality, review_output.code_quality(checks, snapshots, Path.cwd()))
-    if "-" not in (summary_md, junit, code_quality):
-        text = json_text(check_document(checks)) if as_json else check_text(checks)
-        pipe_safe(lambda: echo(text))
-    if annotations:
-        commands = review_output.workflow_commands(checks, snapshots, Path.cwd())
-        pipe_safe(lambda: echo(lines(commands)))
+            checks += check_values(snapshots, at[1], to, fits, at[0])
+    outputs.write(checks, snapshots, links, chart)
     status = overall(checks)
     if status == "unknown":
         first = next(result for result in checks if result.unknown)
@@ -322,16 +285,93 @@ def check(
     return FAILED if status == "failed" else 0
 
 
-def _refuse_outputs(files: Sequence[str | None], as_json: bool, snaps: Sequence[str], force: bool) -> None:
-    """Refuse, before the work, outputs that cannot be written or would overwrite a snapshot or each other."""
-    given = [path for path in files if path]
-    if [*given, *["-"] * as_json].count("-") > 1:
-        raise click.UsageError("standard output can be written once only")
-    places = [os.path.abspath(path) for path in given]
-    if same := next((path for path, place in zip(given, places, strict=True) if places.count(place) > 1), None):
-        raise click.UsageError(f"two outputs are the same file: {same}")
-    for path in given:
-        check_output(path, snaps, "the result", force=force or _is_job_summary(path))
+def _check_job(
+    snaps: Sequence[str],
+    limits: Rules,
+    max_imbalance: float | None,
+    baseline: str | None,
+    run: str | None,
+    baseline_run: str | None,
+    options: dict[str, Any],
+) -> list[Check]:
+    from snapreport import job
+    from snapreport.jobs.gate import check_job
+    from snapreport.jobs.redacted import redacted_job
+
+    before = job(baseline, run=baseline_run, **options) if baseline else None
+    reduced = job(snaps, run=run, **options)
+    redaction = options["redaction"]
+    if redaction:
+        reduced = redacted_job(reduced, redaction).job
+        before = before and redacted_job(before, redaction).job
+    return check_job(reduced, limits, max_imbalance, before)
+
+
+def _check_snapshots(
+    snapshots: Sequence[Snapshot], limits: Rules, baseline: Snapshot | None, history: str | None
+) -> list[Check]:
+    from snapreport.findings.gate import check_all
+
+    checks = check_all(snapshots, limits, baseline)
+    if history:
+        from snapreport.history.document import check_history
+        from snapreport.history.store import entries
+        from snapreport.jobs.digest import digest_of
+
+        kept = entries(history)
+        for snapshot in snapshots:
+            path = snapshot.recording.path
+            checks += check_history(kept, digest_of(snapshot, path), path)
+    return checks
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Where the result goes: paths, "-" for standard output, and what is printed."""
+
+    summary_md: str | None
+    junit: str | None
+    code_quality: str | None
+    as_json: bool
+    annotations: bool
+
+    @property
+    def files(self) -> list[str]:
+        return [path for path in (self.summary_md, self.junit, self.code_quality) if path]
+
+    def refuse_impossible(self, read: Sequence[str], force: bool) -> None:
+        """Refuse, before the work, outputs that cannot be written or would overwrite a snapshot or each other."""
+        if [*self.files, *["-"] * self.as_json].count("-") > 1:
+            raise click.UsageError("standard output can be written once only")
+        places = [os.path.abspath(path) for path in self.files]
+        same = (path for path, place in zip(self.files, places, strict=True) if places.count(place) > 1)
+        if twice := next(same, None):
+            raise click.UsageError(f"two outputs are the same file: {twice}")
+        for path in self.files:
+            check_output(path, read, "the result", force=force or _is_job_summary(path))
+
+    def write(self, checks: Sequence[Check], snapshots: Sequence[Snapshot], links: SourceLinks, chart: bool) -> None:
+        """Write files first: a reader that closes the pipe must not prevent the job's summary."""
+        from snapreport.contracts import json_text
+        from snapreport.report import gate_output, review_output
+
+        if self.summary_md:
+            charts = review_output.memory_charts(snapshots) if chart else ""
+            linked = links.of_all([s.recording for s in snapshots])
+            _write(self.summary_md, gate_output.check_markdown(checks, linked, charts))
+            if links.template:
+                report_unlinked(links, snapshots)
+        if self.junit:
+            _write(self.junit, gate_output.check_junit(checks))
+        if self.code_quality:
+            _write(self.code_quality, review_output.code_quality(checks, snapshots, Path.cwd()))
+        if "-" not in self.files:
+            document = gate_output.check_document(checks)
+            text = json_text(document) if self.as_json else gate_output.check_text(checks)
+            pipe_safe(lambda: echo(text))
+        if self.annotations:
+            commands = review_output.workflow_commands(checks, snapshots, Path.cwd())
+            pipe_safe(lambda: echo(lines(commands)))
 
 
 def _is_job_summary(path: str) -> bool:

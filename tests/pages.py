@@ -164,5 +164,7 @@ def open_report(browser: Browser, path: Path, fragment: str = "", *, before: str
     opened.page.goto(path.as_uri() + fragment)
     if context.get("java_script_enabled", True):
         opened.js("snapreport.ready")
+        # The other views are then shown once off screen, where a test may count rows or frames.
+        opened.until("performance.getEntriesByName('snapreport:prepared').length > 0")
         opened.settle()
     return opened

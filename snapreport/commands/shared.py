@@ -236,9 +236,11 @@ def redact_prefix_option(command: Command) -> Command:
 
 def redaction_of(redact: bool, patterns: Sequence[str], prefixes: Sequence[str] = ()) -> Redaction | None:
     """The redaction that these options select. A bad pattern is reported before the files are read."""
+    if not (redact or patterns):
+        return None
     from snapreport.reading.redaction import Redaction
 
-    return Redaction(tuple(patterns), tuple(prefixes)) if redact or patterns else None
+    return Redaction(tuple(patterns), tuple(prefixes))
 
 
 def redaction_only(redact: bool, patterns: Sequence[str], prefixes: Sequence[str]) -> Redaction | None:

@@ -7,7 +7,6 @@ on until then, and what it frees says nothing about growth.
 from __future__ import annotations
 
 import numpy as np
-import polars as pl
 
 from snapreport.reading.recording import ACTIONS
 from snapreport.timeline.build import DeviceTimeline
@@ -27,14 +26,9 @@ def end_of_loop(timeline: DeviceTimeline, bounds: np.ndarray) -> int:
     number = np.searchsorted(bounds, np.arange(1, len(key) + 1), "right") - 1
     last = len(bounds) - 2
     inside = (number >= 0) & (number < last)
-    pairs = pl.DataFrame({"key": key[inside], "number": number[inside]}).unique()
-    often = (
-        pairs.group_by("key")
-        .len()
-        .filter(pl.col("len") >= (_MIN_RECURRENCES if len(bounds) > _FEW_REPETITIONS else 1))["key"]
-        .to_numpy()
-    )
-    recurs = np.isin(key, often)
+    pairs = np.unique(key[inside] * last + number[inside])
+    often = np.bincount(pairs // last) >= (_MIN_RECURRENCES if len(bounds) > _FEW_REPETITIONS else 1)
+    recurs = np.isin(key, np.flatnonzero(often))
     births = np.flatnonzero(recurs & (action == _ALLOC) & (number >= last))
     end = max(int(births[-1]) if len(births) else 0, int(bounds[-2]) - 1)
     others = np.flatnonzero(~recurs[end + 1 :])

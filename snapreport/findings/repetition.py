@@ -14,6 +14,7 @@ import polars as pl
 
 from snapreport.findings.loop_end import end_of_loop
 from snapreport.findings.loop_lines import loop_anchors, outside_modules
+from snapreport.ordering import stable_order
 from snapreport.timeline.activity import UNKNOWN
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.phases import FORWARD, stack_phases
@@ -155,20 +156,21 @@ def _recurs(timeline: DeviceTimeline, bounds: np.ndarray) -> bool:
 
     The waves of a single step (forward, backward, optimizer) rise and fall as well, but are no repetition.
     """
-    table = timeline.allocations
+    table, count = timeline.allocations, len(bounds) - 1
     number = np.searchsorted(bounds, table["alloc_event"].to_numpy().astype(np.int64) + 1, "right") - 1
-    rows = table.select("stack", "size").with_columns(number=pl.Series(number))
-    rows = rows.filter((pl.col("number") >= 0) & (pl.col("number") < len(bounds) - 1))
-    sums = rows.group_by("number", "stack").agg(pl.col("size").sum())
-    earlier = sums.select(number=pl.col("number") + 1, stack="stack", was=pl.lit(value=True))
-    known = (
-        sums.join(earlier, on=["number", "stack"], how="left")
-        .group_by("number")
-        .agg(share=pl.col("size").filter(pl.col("was").is_not_null()).sum() / pl.col("size").sum())
-    )
-    later = known.filter(pl.col("number") > 0)["share"]
-    alike = int((later >= _MIN_SIMILARITY).sum())
-    return len(later) >= FEWEST - 1 and alike / max(1, len(later)) >= _MIN_SHARE_ALIKE
+    inside = (number >= 0) & (number < count)
+    stacks = len(timeline.recording.stack_offsets)
+    cell = (number * stacks + table["stack"].to_numpy())[inside]
+    order = stable_order(cell)
+    cell, size = cell[order], table["size"].to_numpy()[inside][order]
+    first = np.flatnonzero(np.diff(cell, prepend=-1))
+    cell, sums = cell[first], np.add.reduceat(size, first) if len(first) else size
+    repeated = np.isin(cell - stacks, cell, assume_unique=True)
+    number = cell // stacks
+    total = np.bincount(number, sums, count)
+    alike = np.bincount(number, sums * repeated, count) >= _MIN_SIMILARITY * total
+    later = np.unique(number[number > 0])
+    return len(later) >= FEWEST - 1 and float(alike[later].mean()) >= _MIN_SHARE_ALIKE
 
 
 def _troughs(allocated: np.ndarray) -> np.ndarray:

@@ -10,10 +10,10 @@ import brotli
 from snapreport.packing import base85
 from snapreport.packing.columns import Column, Encoded, encode_column
 
-# Brotli's two best qualities run at about 0.5 MB/s and 1.5 MB/s, quality 8 at 50 to 200 MB/s on columns; the sizes are
-# 10% to 20% apart, of the best two 2%. So these are for blobs that take half a second at most: a small report. Quality
-# 9 gains 1% over 8, for twice the time and an encoder of 33 MB instead of 16.
-BEST_UP_TO, GOOD_UP_TO = 256 << 10, 768 << 10
+# Brotli's quality 10 runs at 1.5 to 4 MB/s, quality 8 at 20 to 200 MB/s on columns; the sizes are 7% to 17% apart on
+# real files. So it is for blobs that take 0.1 s: most reports. Quality 11 gains 400 bytes of a report for three times
+# the time, quality 9 gains 0.4% over 8 for twice the time and an encoder of 33 MB instead of 16.
+GOOD_UP_TO = 384 << 10
 
 
 def pack_text(columns: Iterable[Column], meta: Mapping[str, object] | None = None) -> str:
@@ -26,7 +26,7 @@ def pack_encoded(
 ) -> str:
     """The same for columns that are encoded already. ``good_up_to``: bytes that may be compressed slowly."""
     raw = _raw(list(parts), meta)
-    quality = 11 if len(raw) <= min(BEST_UP_TO, good_up_to) else 10 if len(raw) <= good_up_to else 8
+    quality = 10 if len(raw) <= good_up_to else 8
     # A window no larger than the data: the encoder's memory is several times the window.
     return base85.encode(brotli.compress(raw, quality=quality, lgwin=min(24, max(16, len(raw).bit_length()))))
 

@@ -7,15 +7,12 @@ import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from snapreport.errors import SnapshotError
-from snapreport.findings.comparable import paired_devices
-from snapreport.findings.diff import SnapshotDiff
-from snapreport.findings.snapshot_series import SnapshotSeries, follow
 from snapreport.number_format import size_text
 from snapreport.output_file import write_file
 from snapreport.process_memory import trim
-from snapreport.report.comparison import Comparison
 from snapreport.report.leave_out import PARTS, LeftOut, Part, worth_leaving_out
 from snapreport.report.page import render_page
 from snapreport.report.payload import Payload, Sections, build_sections
@@ -23,6 +20,11 @@ from snapreport.report.source_lines import source_lines
 from snapreport.report.source_links import REPOSITORY_LINKS, SourceLinks
 from snapreport.report.summary import HeadlineSentence, Summary, shown_name, summarise
 from snapreport.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from snapreport.findings.diff import SnapshotDiff
+    from snapreport.findings.snapshot_series import SnapshotSeries
+    from snapreport.report.comparison import Comparison
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,10 @@ def write_diff(
     ``results``: of ``findings.diff.diff``; the last one is shown. ``series``: all snapshots, if there are more than
     two; by default those of ``results`` in their order. ``path``, ``links`` and errors: as for :func:`write_report`.
     """
+    from snapreport.findings.comparable import paired_devices
+    from snapreport.findings.snapshot_series import follow
+    from snapreport.report.comparison import Comparison
+
     if series is None and len(results) > 1:
         snapshots = [results[0].before, *(result.after for result in results)]
         series = follow(snapshots, "given", paired_devices(snapshots))

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from msgspec import convert
 
@@ -22,7 +23,6 @@ from snapreport.contracts.manifest import RawManifest
 from snapreport.findings.opening import opening
 from snapreport.packing.blob import GOOD_UP_TO, pack_encoded
 from snapreport.packing.columns import Column, Encoded, encode_column
-from snapreport.report.comparison import Comparison
 from snapreport.report.device_columns import DeviceTables, device_tables
 from snapreport.report.leave_out import LeftOut
 from snapreport.report.source_lines import SourceLines
@@ -30,12 +30,15 @@ from snapreport.report.source_links import REPOSITORY_LINKS, Rule, SourceLinks
 from snapreport.report.stack_columns import stack_columns
 from snapreport.snapshot import Snapshot
 
+if TYPE_CHECKING:
+    from snapreport.report.comparison import Comparison
+
 FORMAT = 2
 # Below this total of events and allocations, one blob is smaller and opens at once.
 ONE_BLOB_UP_TO = 60_000
 # Of data of more bytes than this, only blobs of up to SLOW_OF_LARGE are compressed slowly (blob.py): 1% of a large
 # report's size would take a tenth of its time.
-LARGE, SLOW_OF_LARGE = 2 << 20, 64 << 10
+LARGE, SLOW_OF_LARGE = 1 << 20, 64 << 10
 MAIN = "main"
 
 

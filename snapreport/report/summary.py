@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import TYPE_CHECKING
 
 from markupsafe import Markup
 
@@ -19,7 +20,6 @@ from snapreport.number_format import bytes_text, count_text, device_name
 from snapreport.reading.recording import Recording
 from snapreport.report.about_recording import assurances, doubts
 from snapreport.report.attribution import NO_NAMES, Breakdown, breakdown_text, breakdowns
-from snapreport.report.comparison import DiffTable
 from snapreport.report.finding_cards import FindingCard, finding_cards, link_of
 from snapreport.report.page_remedies import PageGrowth, PageRemedy, page_growth, page_remedies
 from snapreport.report.preview_svg import preview_svg
@@ -31,6 +31,9 @@ from snapreport.report.verdict import Chip, chips, worst_first
 from snapreport.sentence import sentence
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
+
+if TYPE_CHECKING:
+    from snapreport.report.comparison import DiffTable
 
 HEADLINE_FINDINGS = 2
 """Number of errors and warnings at the top of the page; the summary has all."""

@@ -197,12 +197,15 @@ class App implements Controller {
     bindLinks(this.store, start, client.devices.length, () => this.details.focus())
     bindKeys(actions)
     this.store.subscribe((state, before) => this.stateChanged(state, before))
-    const painted = this.settled()
+    this.ready = this.settled()
     this.showDevice()
     // The other views' code comes behind what the first picture needs, and runs once that is there: a switch finds it ready.
     // Where it cannot be loaded, a switch reports the error.
     this.stage.fetch().catch(() => {})
-    this.ready = painted.then(() => this.prepareViews().catch(() => {}))
+    this.ready
+      .then(() => this.prepareViews())
+      .catch(() => {}) // whoever switches sees the error
+      .finally(() => performance.mark('snapreport:prepared'))
     this.render()
   }
 

@@ -10,24 +10,20 @@ export class Prerender {
   readonly element = h('div', { class: 'stage column fill prerender', 'aria-hidden': 'true', inert: true })
 
   /**
-   * Runs the steps of one view after the other, each in an idle moment; patient: one without recent input, too. The last
-   * step of a view puts it into the element.
+   * Runs the steps of one view after the other, each in an idle moment without recent input. The last step of a view puts
+   * it into the element.
    */
-  async rehearse<T>(
-    each: readonly T[],
-    patient: boolean,
-    ...steps: ((one: T, place: HTMLElement) => void)[]
-  ): Promise<void> {
-    const watch = patient ? new InputWatch() : null
+  async rehearse<T>(each: readonly T[], ...steps: ((one: T, place: HTMLElement) => void)[]): Promise<void> {
+    const watch = new InputWatch()
     try {
       for (const one of each)
         for (const step of steps) {
-          await (watch?.rest() ?? idle())
+          await watch.rest()
           step(one, this.element)
         }
       await idle()
     } finally {
-      watch?.stop()
+      watch.stop()
       this.element.remove()
     }
   }
@@ -39,20 +35,18 @@ export class Prerender {
  * readers never need.
  */
 export const REPLAYED_EARLY_EVENTS = 1 << 18
-/** The views of a device of up to so many events are rehearsed before the page is ready; each keeps the page busy for some 50 ms. */
-const REHEARSED_EVENTS = 1 << 16
 /**
- * Those of a larger one afterwards, while the reader rests. On 920,183 events the allocator's replay takes the worker
- * 0.2 s and a step the page up to 60 ms; of more than this they take longer than a reader should ever wait for a frame.
+ * The views of a device of up to so many events are rehearsed once the page is ready, while the reader rests. On 920,183
+ * events the allocator's replay takes the worker 0.2 s and a step the page up to 60 ms; of more than this they take longer
+ * than a reader should ever wait for a frame.
  */
-const REHEARSED_AT_REST_EVENTS = 1 << 21
+const REHEARSED_EVENTS = 1 << 21
 
-/** Settles when nothing more has to be done before the page is ready. */
+/** Settles when all is done that a first switch to a view would wait for. */
 export async function prepareViews(
-  stage: { load(): Promise<void>; rehearse(patient: boolean): Promise<void> },
+  stage: { load(): Promise<void>; rehearse(): Promise<void> },
   events: number,
 ): Promise<void> {
   await stage.load()
-  if (events <= REHEARSED_EVENTS) await stage.rehearse(false)
-  else if (events <= REHEARSED_AT_REST_EVENTS) stage.rehearse(true).catch(() => {}) // whoever switches sees the error
+  if (events <= REHEARSED_EVENTS) await stage.rehearse()
 }

@@ -188,15 +188,15 @@ export class Stage {
   }
 
   /**
-   * Shows the views that were not shown yet, off screen. Does nothing where there is no room for them now.
-   * patient: only while there is no input; what takes long is then computed in a step before it is shown.
+   * Shows the views that were not shown yet, off screen, while there is no input; what takes long is computed in a step
+   * before. Does nothing where there is no room for them now.
    */
-  async rehearse(patient: boolean): Promise<void> {
+  async rehearse(): Promise<void> {
     const data = this.pending?.scene?.data
     if (!data || this.prerender.element.clientHeight === 0) return
     const { client } = this.parts
     const { index } = data.info
-    if (patient) await client.times(index)
+    await client.times(index)
     if (hasAddresses(data)) this.replayOf(index)
     const replay = hasAddresses(data) ? await client.replay(index) : null
     const contextNow = ({ needsReplay }: View, name: ViewName): ViewContext | null => {
@@ -207,7 +207,6 @@ export class Stage {
     }
     await this.prerender.rehearse(
       REHEARSED.filter((name) => !this.views.has(name)),
-      patient,
       (name) => {
         const view = this.viewOf(name)
         const context = view && contextNow(view, name)

@@ -36,12 +36,13 @@ FOLLOW = """fragment => {
     dispatchEvent(new HashChangeEvent('hashchange'))
     return snapreport.setView({})
 }"""
-# Announcements stay in the document, unseen; a control without aria-invalid is the same as one with "false".
+# Announcements stay in the document, unseen; a control without aria-invalid is the same as one with "false". The
+# batch's chart is drawn when it is scrolled to.
 LOOKS = """() => {
     const view = JSON.stringify(snapreport.getView())
     const seen = [view, location.hash, document.activeElement?.tagName, scrollX, scrollY]
     for (const element of [document.documentElement, ...document.querySelectorAll('body, body *')]) {
-        if (!element.checkVisibility()) continue
+        if (!element.checkVisibility() || element.closest('.batch-chart')) continue
         const own = [...element.childNodes].filter(n => n.nodeType === 3).map(n => n.data).join('')
         seen.push(`<${element.tagName}> ${element.classList.contains('offscreen') ? '' : own}`)
         for (const { name, value } of element.attributes) {
@@ -80,6 +81,7 @@ class Pool:
         page = None if is_new else self.kept.pop(key, None)
         if page is None or not self.is_new_again(page):
             opened = pages.open_report(self.browser, path, **context)
+            opened.until("snapreport.debug.view()?.fixes?.isFitted !== false")
             page = Kept(opened, key, opened.js(LOOKS))
         if size != pages.SIZE:
             page.opened.page.set_viewport_size(size)

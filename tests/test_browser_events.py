@@ -73,10 +73,10 @@ class Events:
 
 
 @pytest.fixture
-def events(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> Callable[..., Events]:
-    def open_one(name: str, open_report: Callable[..., Any] = open_report) -> Events:
+def events(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> Callable[..., Events]:
+    def open_one(name: str, borrow_report: Callable[..., Any] = borrow_report) -> Events:
         path = corpus.path_of(name)
-        return Events(open_report(report_of(path), viewport={"width": 1500, "height": 900}), path)
+        return Events(borrow_report(report_of(path), viewport={"width": 1500, "height": 900}), path)
 
     return open_one
 
@@ -236,8 +236,8 @@ def test_both_ends_of_an_allocation(events: Callable[..., Events]) -> None:
     )
 
 
-def test_moment_peak_and_oom(events: Callable[..., Events]) -> None:
-    opened = events("oom")
+def test_moment_peak_and_oom(events: Callable[..., Events], open_report: Callable[..., Any]) -> None:
+    opened = events("oom", open_report)
     opened.show()
     device = opened.device
     ooms = [i for i, e in enumerate(device.events) if e["action"] == "oom"]
@@ -322,9 +322,9 @@ def test_steps_are_marked(events: Callable[..., Events]) -> None:
 
 
 @pytest.mark.parametrize("width", [360, 700, 2400])
-def test_any_width(events: Callable[..., Events], report_of: Any, open_report: Any, width: int) -> None:
+def test_any_width(events: Callable[..., Events], report_of: Any, borrow_report: Any, width: int) -> None:
     path = corpus.path_of("oom")
-    opened = Events(open_report(report_of(path), viewport={"width": width, "height": 700}), path)
+    opened = Events(borrow_report(report_of(path), viewport={"width": width, "height": 700}), path)
     opened.show()
     columns = opened.opened.js("snapreport.debug.view().columns")
     assert len(columns) == {360: 4, 700: 6, 2400: 8}[width], columns

@@ -44,10 +44,10 @@ def choose(opened: Any, rules: tuple[str, ...], settings: str = "", **others: st
 
 @pytest.mark.parametrize("name", ["masked_model", "masks", "stored", "zeroed"])
 def test_any_set_is_what_python_replays(
-    name: str, report_of: Callable[..., Path], open_report: Callable[..., Any]
+    name: str, report_of: Callable[..., Path], borrow_report: Callable[..., Any]
 ) -> None:
     path = WITNESSES / f"{name}.pickle.xz"
-    opened = open_report(report_of(path), viewport={"width": 1400, "height": 900})
+    opened = borrow_report(report_of(path), viewport={"width": 1400, "height": 900})
     snapshot = corpus.loaded(path)
     search = RemedySearch(snapshot, WhatIf(snapshot.timeline(0)), parse_settings([], WhatIf(snapshot.timeline(0)).own))
     offered = opened.js("[...document.querySelectorAll('#remedies li')].map(each => each.dataset.rule)")
@@ -88,6 +88,7 @@ def test_another_batch_is_what_python_replays(
         assert shown["answer"]["unlimited"]["peakReserved"] == reserved
         assert "An estimate" in shown["text"]
         peaks.append(shown["peak"])
+    opened.page.get_by_role("slider", name="Batch").scroll_into_view_if_needed()
     opened.until(f"{FIXES}.points.length === 12")
     points = {point["factor"]: point for point in opened.js(f"{FIXES}.points")}
     drawn = opened.page.locator(".batch-chart polyline.allocated").get_attribute("points").split()
@@ -110,10 +111,12 @@ def test_another_batch_is_what_python_replays(
     opened.until("snapreport.getView().options['fix.batch'] === '0.125'")
 
 
-def test_a_failed_request_counts_and_is_named(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+def test_a_failed_request_counts_and_is_named(
+    report_of: Callable[..., Path], borrow_report: Callable[..., Any]
+) -> None:
     """A single remedy leaves what its sentence says; without one, the request that fails is a link."""
     path = corpus.path_of("oom")
-    opened = open_report(report_of(path), viewport={"width": 1400, "height": 900})
+    opened = borrow_report(report_of(path), viewport={"width": 1400, "height": 900})
     given = [f for f in findings(corpus.loaded(path)) if f.kind == "advice" and f.evidence["saving"]]
     assert given
     for finding in given:
@@ -127,9 +130,9 @@ def test_a_failed_request_counts_and_is_named(report_of: Callable[..., Path], op
     assert shown["answer"]["failedEvent"] <= event
 
 
-def test_a_query_goes_and_a_bad_one_is_named(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+def test_a_query_goes_and_a_bad_one_is_named(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
     path = WITNESSES / "masks.pickle.xz"
-    opened = open_report(report_of(path), viewport={"width": 1400, "height": 900})
+    opened = borrow_report(report_of(path), viewport={"width": 1400, "height": 900})
     timeline = corpus.loaded(path).timeline(0)
     size = timeline.allocations["size"].to_numpy()
     rows = np.flatnonzero(size > 1 << 20)

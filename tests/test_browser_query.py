@@ -302,8 +302,8 @@ def test_examples_of_the_help_can_be_read(training: Any) -> None:
 
 
 @pytest.mark.parametrize("size", [{"width": 360, "height": 640}, {"width": 1300, "height": 700}])
-def test_the_box_fits(size: dict[str, int], report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
-    opened = open_report(report_of(corpus.path_of("training")), viewport=size)
+def test_the_box_fits(size: dict[str, int], report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
+    opened = borrow_report(report_of(corpus.path_of("training")), viewport=size)
     typed(opened, "lin")
     opened.until("document.querySelectorAll('.search-list li').length > 1")
     for what in (".search-input", ".search-list", ".search-help-button"):

@@ -257,10 +257,10 @@ def test_left_out_addresses_are_said(tmp_path: Path, open_report: Callable[..., 
 @pytest.mark.parametrize("size", [(360, 640), (2200, 1300)])
 @pytest.mark.parametrize("view", ["segments", "reserved"])
 def test_any_window_size(
-    report_of: Callable[..., Path], open_report: Callable[..., Any], size: tuple[int, int], view: str
+    report_of: Callable[..., Path], borrow_report: Callable[..., Any], size: tuple[int, int], view: str
 ) -> None:
     viewport = {"width": size[0], "height": size[1]}
-    opened = open_report(report_of(corpus.path_of("small")), viewport=viewport)
+    opened = borrow_report(report_of(corpus.path_of("small")), viewport=viewport)
     opened.set_view(view=view)
     assert opened.js("document.documentElement.scrollWidth") <= size[0], "nothing hangs out to the side"
     opened.set_view(options={"segments.mode": "time"})
@@ -271,10 +271,10 @@ def test_any_window_size(
 
 @pytest.mark.parametrize("name", ["training", "oom", "fragmentation", "pools"])
 def test_lines_end_where_the_common_segments_do(
-    report_of: Callable[..., Path], open_report: Callable[..., Any], name: str
+    report_of: Callable[..., Path], borrow_report: Callable[..., Any], name: str
 ) -> None:
     """A line is the size that most of the large segments' memory is in, or twice, four times … as much."""
-    opened = open_report(report_of(corpus.path_of(name)), SEGMENTS, viewport={"width": 1400, "height": 900})
+    opened = borrow_report(report_of(corpus.path_of(name)), SEGMENTS, viewport={"width": 1400, "height": 900})
     opened.settle()
     view = opened.js("snapreport.debug.view()")
     sizes = Counter[int]()

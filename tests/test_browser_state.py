@@ -86,8 +86,10 @@ def test_summary_is_a_view(opened: Any) -> None:
 @pytest.mark.parametrize(
     "size", [{"width": 360, "height": 640}, SIZE, {"width": 2200, "height": 1300}], ids=lambda s: str(s["width"])
 )
-def test_any_window_size(report_of: Callable[..., Path], open_report: Callable[..., Any], size: dict[str, int]) -> None:
-    opened = open_report(report_of(corpus.path_of("small")), viewport=size)
+def test_any_window_size(
+    report_of: Callable[..., Path], borrow_report: Callable[..., Any], size: dict[str, int]
+) -> None:
+    opened = borrow_report(report_of(corpus.path_of("small")), viewport=size)
     assert opened.js("document.documentElement.scrollWidth") <= size["width"], "nothing hangs out to the side"
     plot = opened.plot()
     assert plot["width"] > 0.5 * size["width"] and plot["height"] > 100

@@ -17,12 +17,14 @@ STORY = "snapreport.debug.view().story"
 
 
 @pytest.mark.parametrize("name", ["oom", "leak", "training", "fragmentation"])
-def test_what_the_steps_say_is_true(name: str, report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+def test_what_the_steps_say_is_true(
+    name: str, report_of: Callable[..., Path], borrow_report: Callable[..., Any]
+) -> None:
     path = corpus.path_of(name)
     snapshot = corpus.loaded(path)
     timeline = snapshot.timeline(0)
     allocated = snapshot.curve(0)["allocated"].to_list()
-    opened = open_report(report_of(path), viewport={"width": 1400, "height": 900})
+    opened = borrow_report(report_of(path), viewport={"width": 1400, "height": 900})
     steps = opened.js(STORY)
     moment = timeline.oom_events[-1] if timeline.oom_events else timeline.peak_event
     rise, holder, *others = steps

@@ -93,11 +93,9 @@ def table(
     report_of: Callable[..., Path], borrow_report: Callable[..., Any], open_report: Callable[..., Any]
 ) -> Callable[..., Table]:
     def open_one(name: str, **context: Any) -> Table:
-        """In a context of its own where there is one."""
-        made = Table(
-            (open_report if context else borrow_report)(report_of(corpus.path_of(name)), **context),
-            corpus.path_of(name),
-        )
+        """In a context of its own where more than its size is given."""
+        opening = open_report if context.keys() - {"viewport"} else borrow_report
+        made = Table(opening(report_of(corpus.path_of(name)), **context), corpus.path_of(name))
         made.show()
         return made
 

@@ -16,8 +16,8 @@ import snapreport
 
 
 @pytest.fixture
-def opened(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> Any:
-    return open_report(report_of(RECORDING), "#view=xray")
+def opened(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> Any:
+    return borrow_report(report_of(RECORDING), "#view=xray")
 
 
 def rows(opened: Any) -> dict[str, tuple[int, int]]:

@@ -66,6 +66,9 @@ export class Fixes {
   private readonly batchText = h('output', {})
   private readonly batchLabel = h('label', {}, 'Batch ', this.batch, ' ', this.batchText)
   private readonly chart = h('figure', { class: 'batch-chart', hidden: true })
+  private isChartSeen = false
+  /** Whether the chips say all that they will say; they grow with it, and what stands below moves. */
+  private isFitted = this.offers.length === 0
   /** What the points of the chart belong to; "" for none. */
   private charted = ''
   private points: BatchPoint[] = []
@@ -109,6 +112,12 @@ export class Fixes {
       h('label', {}, 'On ', this.card),
       ...findingsList(),
     )
+    // Twelve replays: not before somebody looks there.
+    new IntersectionObserver(([{ isIntersecting }]) => {
+      this.isChartSeen = isIntersecting
+      const scene = page.timeline.currentScene
+      if (isIntersecting && scene && this.shown) this.renderChart(store.state, scene)
+    }).observe(this.batchLabel)
   }
 
   /** Whether there is anything to show beside the timeline. */
@@ -141,8 +150,9 @@ export class Fixes {
 
   /** For tests: bytes that the choices leave, replayed. */
   debug(): unknown {
-    const { answer, peak, least, points } = this
-    return { busy: this.applied !== '' && answer === null, peak, least, answer, points, text: this.result.textContent }
+    const { answer, peak, least, points, isFitted } = this
+    const busy = this.applied !== '' && answer === null
+    return { busy, peak, least, answer, points, isFitted, text: this.result.textContent }
   }
 
   private setBatch(factor: number): void {
@@ -152,7 +162,8 @@ export class Fixes {
   /** The peak at each batch of the slider, with the other choices: replayed one after the other. */
   private renderChart(state: State, scene: Scene): void {
     const { options, device } = state
-    const isWanted = this.growth.has(device) && (scene.info.events <= MANY_EVENTS || options[BATCH] !== undefined)
+    const isQuick = scene.info.events <= MANY_EVENTS
+    const isWanted = this.isChartSeen && this.growth.has(device) && (isQuick || options[BATCH] !== undefined)
     const key = isWanted ? [device, options[ON], options[SETTINGS], options[WITHOUT]].join('\n') : ''
     if (key === this.charted) return this.drawChart()
     this.charted = key
@@ -298,12 +309,18 @@ export class Fixes {
 
   /** Says beside the first chips' remedies whether they then fit a card. */
   async fitChips(scene: Scene): Promise<void> {
+    await this.appendFits(scene).finally(() => {
+      this.isFitted = true
+    })
+  }
+
+  private async appendFits(scene: Scene): Promise<void> {
     const { client } = this.page
     if (scene.info.events > MANY_EVENTS || cardOf(scene.info.stats.peak_reserved_bytes) === CARDS[0]) return
     for (const chip of document.querySelectorAll<HTMLElement>('#top > .verdict > .chip[data-rule]')) {
       const { rule, device } = chip.dataset
       if (!this.offers.some((offer) => offer.rule === rule && offer.device === Number(device))) continue
-      if (Number(device) !== scene.info.index) continue
+      if (Number(device) !== scene.info.index || chip.querySelector('.fits')) continue
       const remedies = this.remediesOf({ [ON]: rule! }, scene)
       const question = { ...this.left(scene, remedies), settings: '', memory: null }
       const { unlimited } = await client.change(scene.info.index, question).answer

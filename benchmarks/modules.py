@@ -21,6 +21,8 @@ from benchmarks.inputs import ROOT
 from benchmarks.recording import pythons
 
 PROGRAM = ROOT / "tests" / "fakecuda" / "programs" / "named.py"
+# The first 8 are noted, then one of 10; a report takes the modules of the others from those.
+STEPS = 20
 HEAD = f"{'program':<24}{'modules':>10}{'names':>10}{'shapes':>10}  memory_stats"
 KINDS = ("modules", "names", "shapes")
 PROGRAMS = {
@@ -32,9 +34,9 @@ PROGRAMS = {
 }  # fmt: skip
 
 
-def run(python: str | Path, *arguments: object) -> Any:
+def run(python: str | Path, steps: int, *arguments: object) -> Any:
     """What ``named.py`` prints."""
-    variables = {**os.environ, "PYTHONPATH": str(ROOT), "FAKE_GPU_GIB": "8"}
+    variables = {**os.environ, "PYTHONPATH": str(ROOT), "FAKE_GPU_GIB": "8", "STEPS": str(steps)}
     command = [str(python), str(PROGRAM), *map(str, arguments)]
     done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -42,18 +44,18 @@ def run(python: str | Path, *arguments: object) -> Any:
     return json.loads(done.stdout)
 
 
-def measure(python: str | Path, program: str, value: int) -> dict[str, Any]:
+def measure(python: str | Path, program: str, value: int, steps: int = STEPS) -> dict[str, Any]:
     """Of the bytes that the truth knows, how many are said rightly: ``modules``, ``names``, ``shapes`` as (right, said
     wrongly, not at all) bytes; ``unchanged``: whether the program's memory_stats are the same with recording and
     without.
     """
     with tempfile.TemporaryDirectory() as folder:
-        recorded = run(python, "recorded", program, value, folder)
+        recorded = run(python, steps, "recorded", program, value, folder)
         (path,) = Path(folder).glob("*.pickle.gz")
         allocations = snapreport.load(path).allocations(0)
     told = allocations.filter(pl.col("alloc_event") >= 0).rows(named=True)
-    truth = run(python, "truth", program, value)
-    same = recorded == run(python, "plain", program, value)
+    truth = run(python, steps, "truth", program, value)
+    same = recorded == run(python, steps, "plain", program, value)
     if [row["size"] for row in told] != [row["bytes"] for row in truth]:  # a dispatch mode takes another path
         return {"program": program, "unchanged": same, "wrong": [], **{kind: [0, 0, 0] for kind in KINDS}}
     counts = {kind: [0, 0, 0] for kind in KINDS}

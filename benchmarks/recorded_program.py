@@ -23,7 +23,8 @@ from snapreport.recorder.api import record
 from snapreport.recorder.dump import SUFFIXES, write_snapshot, zstd_available
 from snapreport.recorder.options import Options
 
-WARMUP = 5
+# Steps not counted: the first are slower, and their modules are noted in all of them. The next is noted.
+WARMUP = 10
 
 
 def resident() -> int:

@@ -8,20 +8,23 @@ from pathlib import Path
 from typing import Any
 
 import corpus
+import numpy as np
+import polars as pl
 import pytest
 from fake_torch import FakeTorch
 
 import snapreport
 from snapreport.reading.recorder_metadata import read_metadata
+from snapreport.timeline.repeated_steps import noted_before
 
 sys.path.append(str(corpus.ROOT))
 from benchmarks import modules
 
 
-@pytest.mark.parametrize("program", ["checkpointed_batch", "gan_batch", "unet_batch"])
-def test_programs(torch_cuda: FakeTorch, program: str) -> None:
+@pytest.mark.parametrize(("program", "steps"), [("checkpointed_batch", 12), ("gan_batch", 12), ("unet_batch", 3)])
+def test_programs(torch_cuda: FakeTorch, program: str, steps: int) -> None:
     """Against what each allocation belongs to by the program's own account (tests/fakecuda/programs/named.py)."""
-    row = modules.measure(torch_cuda.python, program, 2)
+    row = modules.measure(torch_cuda.python, program, 2, steps)
     assert row["unchanged"]
     for kind in modules.KINDS:
         right = row[kind][0]
@@ -116,3 +119,50 @@ def test_hostile_values_are_ignored(tmp_path: Path, change: dict[str, Any]) -> N
     else:
         assert table["module"].null_count() == 4
     assert read_metadata({"schema": "snapreport-recording/1", "modules": 3}).running.is_empty()
+
+
+# Of each step, (stack, size, module) of its requests; "?" was not noted. The third number of a result is expected:
+# the place in the first step, which is noted, or None.
+NOTED = [(1, 8, "a"), (2, 8, "b"), (0, 4, "b"), (2, 8, "c")]
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [
+        ([(1, 8), (2, 8), (0, 4), (2, 8)], [0, 1, 2, 3]),  # the same
+        ([(1, 9), (2, 9), (0, 5), (2, 9)], [0, 1, 2, 3]),  # another batch
+        ([(1, 8), (2, 8)], [0, 1]),  # the program ends, or runs out of memory
+        ([(0, 4), (2, 8)], [2, 3]),  # the trace begins within it
+        ([(1, 8), (3, 1), (2, 8), (0, 4), (2, 8)], [0, None, 1, None, 3]),  # one more, by a line of its own
+        ([(1, 8), (2, 8), (2, 8), (2, 8), (0, 4)], [0, None, None, None, None]),  # a line runs more often
+        ([(7, 8)], [None]),
+    ],
+)
+def test_steps_between_have_the_modules_of_a_noted_one(step: list[tuple[int, int]], expected: list[int | None]) -> None:
+    rows = [*NOTED, *((stack, size, None) for stack, size in step)]
+    table = pl.DataFrame(rows, ["stack", "size", "module"], orient="row").with_row_index("alloc_event")
+    times = np.array([10] * len(NOTED) + [20] * len(step))
+    facts = {"paths": [["", ""]], "pauses": [[15, 25]]}
+    metadata = read_metadata({"schema": "snapreport-recording/1", "modules": facts, "steps": [[1, 15], [2, 25]]})
+    assert metadata is not None
+    found = noted_before(metadata, times, table)
+    assert found.tolist() == [-1] * len(NOTED) + [-1 if row is None else row for row in expected]
+
+
+def test_what_noted_steps_disagree_on_is_not_said() -> None:
+    """Two experts of one class, of which each step calls another: their requests are equal."""
+    other = [(stack, size, "d" if module == "c" else module) for stack, size, module in NOTED]
+    rows = [*NOTED, *other, *((stack, size, None) for stack, size, _ in NOTED)]
+    table = pl.DataFrame(rows, ["stack", "size", "module"], orient="row").with_row_index("alloc_event")
+    facts = {"paths": [["", ""]], "pauses": [[25, 35]]}
+    steps = [[1, 15], [2, 25], [3, 35]]
+    metadata = read_metadata({"schema": "snapreport-recording/1", "modules": facts, "steps": steps})
+    assert metadata is not None
+    assert noted_before(metadata, np.repeat([10, 20, 30], 4), table)[8:].tolist() == [0, 1, 2, -1]
+
+
+@pytest.mark.parametrize("pauses", [[[2, 1]], [["a", 1]], [[1]], 7, [[3, 4], [1, 2]]])
+def test_hostile_pauses(pauses: object) -> None:
+    metadata = read_metadata({"schema": "snapreport-recording/1", "modules": {"pauses": pauses}})
+    assert metadata is not None
+    assert metadata.pauses.is_empty()

@@ -27,6 +27,7 @@ TENSORS_SCHEMA: dict[str, Any] = {
 }  # fmt: skip
 MODULES_SCHEMA: dict[str, Any] = {"module": pl.String, "class": pl.String}
 RUNNING_SCHEMA: dict[str, Any] = {"time_us": pl.Int64, "code": pl.Int32}
+PAUSES_SCHEMA: dict[str, Any] = {"begin_us": pl.Int64, "end_us": pl.Int64}
 OUTPUTS_SCHEMA: dict[str, Any] = {
     "time_us": pl.Int64, "device": pl.Int64, "address": pl.UInt64, "bytes": pl.Int64, "shape": pl.String,
     "dtype": pl.String,
@@ -73,7 +74,8 @@ class RecorderMetadata:
     memory_at_start, memory_at_dump: (free, total) bytes of each device as reported by the driver.
     modules: ``module``, ``class`` String: paths by code, "" (no module) first. running: ``time_us`` Int64, ``code``
     Int32,
-      ascending in time: which module runs from then on. outputs: ``time_us``, ``device`` Int64, ``address`` UInt64,
+      ascending in time: which module runs from then on. pauses: ``begin_us``, ``end_us`` Int64, ascending: nothing was
+      noted then. outputs: ``time_us``, ``device`` Int64, ``address`` UInt64,
       ``bytes`` Int64, ``shape`` ("4x128x32000"), ``dtype`` ("float32") String: what modules returned.
     steps: ``step``, ``time_us`` Int64: the ends of steps. tensors: a row per tensor and moment: ``time_us``,
       ``device`` Int64, ``address`` UInt64 of its storage, ``category`` Enum, ``name`` String, ``shape``, ``dtype``
@@ -102,6 +104,7 @@ class RecorderMetadata:
     tensors_us: int | None
     modules: pl.DataFrame
     running: pl.DataFrame
+    pauses: pl.DataFrame
     outputs: pl.DataFrame
 
 
@@ -134,6 +137,7 @@ def read_metadata(raw: Any) -> RecorderMetadata | None:
         tensors_us=_int(_dict(marks[-1]).get("time_us"), INT64) if marks else None,
         modules=named,
         running=_running(modules, len(named)),
+        pauses=_pauses(_list(modules.get("pauses"))),
         outputs=_outputs(_dict(modules.get("outputs"))),
     )
 
@@ -240,6 +244,14 @@ def _running(value: dict[Any, Any], modules: int) -> pl.DataFrame:
         return pl.DataFrame(schema=RUNNING_SCHEMA)
     # Two threads may have noted the time in one order and appended in the other.
     return pl.DataFrame({"time_us": np.maximum.accumulate(times), "code": codes.astype(np.int32)}, RUNNING_SCHEMA)
+
+
+def _pauses(rows: list[Any]) -> pl.DataFrame:
+    """Pauses, ascending and apart; none if they are not."""
+    good = [row for row in rows[:MOST_STEPS] if _is_row(row, 2) and all(_int(one, INT64) is not None for one in row)]
+    table = pl.DataFrame(good, PAUSES_SCHEMA, orient="row")
+    ascending = np.diff(table.to_numpy().ravel()) >= 0
+    return table if ascending.all() else table.clear()
 
 
 def _outputs(value: dict[Any, Any]) -> pl.DataFrame:

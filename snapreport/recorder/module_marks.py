@@ -3,6 +3,10 @@
 Forward, through PyTorch's global hooks: on each call and return. Backward: hooks on a few nodes of the graph, those of
 a module's outputs and those of its inputs, say which module's operations come next. Nothing is allocated on a device
 and no tensor or node is kept alive. Modules inside of compiled code are part of the module around them.
+
+A call and its return cost some 15 µs. In short steps that is too much, so that not all of them are noted: a report
+takes the modules of the others from a noted step with the same requests (``timeline/repeated_steps.py``). The hooks
+stay, at some 5 µs a call: without them PyTorch calls modules by other lines, and equal requests had two stack traces.
 """
 
 from __future__ import annotations
@@ -18,13 +22,18 @@ from snapreport.recorder.module_names import ModuleNames
 
 # Marks to keep, of some 20 bytes each; a step has a few for each module.
 MOST_MARKS = 1_000_000
+# The first steps are noted, and later one of so many, where marks take more than a share of a step's time.
+FIRST_STEPS, EVERY = 8, 10
+MOST_SHARE, MARK_NS = 0.02, 5_000
 
 
-class _Thread(threading.local):
+class _Thread:
     """Of each thread: ``calls``, the open module calls as (code, first node's number, code before, id of the module);
     ``code`` of the module that runs; numbers of nodes with a hook; whether nodes get hooks; the backward passes that it
     took part in.
     """
+
+    __slots__ = ("calls", "code", "hooked", "hooks", "passes")
 
     def __init__(self) -> None:
         self.calls: list[tuple[int, int, int, int]] = []
@@ -32,6 +41,17 @@ class _Thread(threading.local):
         self.hooked: set[int] = set()
         self.hooks = True
         self.passes: set[int] = set()
+
+
+class _Markers(dict[int, Any]):
+    """By the code of a module, what the nodes take as a hook that its operations begin with; made when first used."""
+
+    def __init__(self, make: Callable[[int], Any]) -> None:
+        self._make = make
+
+    def __missing__(self, code: int) -> Any:
+        self[code] = self._make(code)
+        return self[code]
 
 
 class ModuleMarks:
@@ -42,9 +62,13 @@ class ModuleMarks:
         self._times, self._codes = array("q"), array("i")  # ns since 1970, codes of ``names``
         self._output_times, self._output_addresses, self._outputs = array("q"), array("Q"), array("i")
         self._kinds: dict[tuple[Any, ...], int] = {}  # (device, shape, dtype) of outputs
-        self._thread = _Thread()
-        self._markers: dict[int, Any] = {}
+        self._threads: dict[int, _Thread] = {}
+        self._markers = _Markers(self._marker)
         self._undo: list[Any] = []
+        self._pauses: list[list[int]] = []  # ns since 1970, beginning and end
+        self._is_noting = [True]  # read by the hooks
+        self._step_began = self._marks_before = 0
+        self._is_cheap = False
 
     def start(self) -> None:
         hooks = sys.modules["torch"].nn.modules.module
@@ -59,48 +83,69 @@ class ModuleMarks:
             hook.remove()
         self._undo.clear()
 
+    def step_ended(self, number: int, end_ns: int, steps: tuple[int, int] | None) -> None:
+        """Chooses whether step ``number`` is noted, which begins at ``end_ns``; ``steps``: (first, end) of the recorded
+        ones.
+        """
+        duration = end_ns - self._step_began
+        if self._is_noting[0]:
+            self._is_cheap = (len(self._codes) - self._marks_before) * MARK_NS <= MOST_SHARE * duration
+        self.trim()
+        since = number - (steps[0] if steps else 0)
+        is_due = self._is_cheap or since < FIRST_STEPS or since % EVERY == 0
+        if steps and not steps[0] <= number < steps[1]:
+            is_due = False
+        if is_due != self._is_noting[0]:
+            if is_due:
+                self._pauses[-1][1] = end_ns
+            else:
+                self._pauses.append([end_ns, 2**63 - 1])
+                del self._pauses[:-MOST_MARKS]
+            self._threads.clear()  # what is open now ends unseen
+            self._is_noting[0] = is_due
+        self._step_began, self._marks_before = end_ns, len(self._codes)
+
     def _hooks(self) -> tuple[Callable[..., None], Callable[..., None]]:
         """The functions that PyTorch calls before and after each module's forward. They run some 100 times in a step
-        of a few ms, so that names are local and nothing is called that can be spared: some 2 µs each.
+        of a few ms, so that names are local and nothing is called that can be spared: some 3 µs each.
         """
         torch = sys.modules["torch"]
         tensor_type, is_compiling, now = torch.Tensor, torch.compiler.is_compiling, time.time_ns
         next_node, current_pass = torch._C._autograd._get_sequence_nr, torch._C._current_graph_task_id
-        thread, kinds, code_of = self._thread, self._kinds, self._names.code
+        threads, kinds, code_of, only_code = self._threads, self._kinds, self._names.code, self._names.only_code.get
         mark_time, mark_code = self._times.append, self._codes.append
         output_time, output_address, output_kind = (
             self._output_times.append, self._output_addresses.append, self._outputs.append,
         )  # fmt: skip
-        markers = self._markers
-
-        def hook(node: Any, number: int, code: int) -> None:
-            """In the backward pass, ``node`` begins the operations of the module ``code``."""
-            thread.hooked.add(number)
-            marker = markers.get(code)
-            if marker is None:
-                marker = markers[code] = self._marker(code)
-            node._register_hook_dict(marker)
+        markers, thread_id, is_noting = self._markers, threading.get_ident, self._is_noting
 
         def enter(module: Any, args: Any) -> None:
-            if is_compiling():
+            if not is_noting[0] or is_compiling():
                 return
             try:
-                calls = thread.calls
-                if calls:
-                    code = code_of(module, calls[-1][0])
-                else:
-                    code = code_of(module, 0)
+                thread = threads.get(thread_id()) or threads.setdefault(thread_id(), _Thread())
+                calls, number_of_module = thread.calls, id(module)
+                parent = calls[-1][0] if calls else 0
+                code = only_code(number_of_module) or code_of(module, parent)
+                if not calls:
                     # A checkpoint runs this again in the backward pass: its nodes, numbered anew, only count if it is
                     # cut off from those of the forward pass.
                     thread.hooks = current_pass() < 0 or not any(
                         isinstance(one, tensor_type) and one.grad_fn is not None for one in args
                     )
-                for one in args:
-                    if isinstance(one, tensor_type) and (node := one.grad_fn) is not None and thread.hooks:
-                        number = node._sequence_nr()
-                        if number not in thread.hooked:  # made by an operation outside of this module
-                            hook(node, number, next((call[0] for call in reversed(calls) if call[1] <= number), 0))
-                calls.append((code, next_node(), thread.code, id(module)))
+                if thread.hooks:
+                    for one in args:
+                        if isinstance(one, tensor_type) and (node := one.grad_fn) is not None:
+                            number = node._sequence_nr()
+                            if number not in thread.hooked:  # made by an operation outside of this module
+                                owner = 0
+                                for call in reversed(calls):
+                                    if call[1] <= number:
+                                        owner = call[0]
+                                        break
+                                thread.hooked.add(number)
+                                node._register_hook_dict(markers[owner])
+                calls.append((code, next_node(), thread.code, number_of_module))
                 thread.code = code
                 mark_code(code)
                 mark_time(now())
@@ -108,24 +153,25 @@ class ModuleMarks:
                 return
 
         def leave(module: Any, args: Any, output: Any) -> None:
-            if is_compiling():
+            if not is_noting[0] or is_compiling():
                 return
             try:
-                calls = thread.calls
-                if not calls or calls[-1][3] != id(module):
-                    if all(call[3] != id(module) for call in calls):
+                thread = threads[thread_id()]
+                calls, number_of_module = thread.calls, id(module)
+                if not calls or calls[-1][3] != number_of_module:
+                    if all(call[3] != number_of_module for call in calls):
                         return  # entered before recording began
-                    while calls[-1][3] != id(module):
+                    while calls[-1][3] != number_of_module:
                         calls.pop()
                 code, first, before, _ = calls.pop()
                 left = now()
-                single = isinstance(output, tensor_type)
-                for one in (output,) if single else _parts(output):
-                    if single or isinstance(one, tensor_type):
-                        if (node := one.grad_fn) is not None and thread.hooks:
+                for one in (output,) if isinstance(output, tensor_type) else _parts(output):
+                    if isinstance(one, tensor_type):
+                        if thread.hooks and (node := one.grad_fn) is not None:
                             number = node._sequence_nr()
                             if number >= first and number not in thread.hooked:
-                                hook(node, number, code)
+                                thread.hooked.add(number)
+                                node._register_hook_dict(markers[code])
                         address = one.data_ptr()
                         kind = one.get_device(), one.shape, one.dtype
                         output_kind(kinds.setdefault(kind, len(kinds)))
@@ -140,23 +186,28 @@ class ModuleMarks:
         return enter, leave
 
     def _marker(self, code: int) -> Any:
-        """What nodes take as a hook: a tensor, of whose hooks they call the one here."""
+        """What nodes take as a hook: an object, of whose ``_backward_hooks`` they call the one here."""
         torch = sys.modules["torch"]
-        thread, current_pass = self._thread, torch._C._current_graph_task_id
+        threads, thread_id, current_pass = self._threads, threading.get_ident, torch._C._current_graph_task_id
+        codes, times, now = self._codes, self._times, time.time_ns
         at_end_of_pass = torch.autograd.Variable._execution_engine.queue_callback
 
         def mark(now_running: int) -> None:
-            thread.code = now_running
-            self._codes.append(now_running)
-            self._times.append(time.time_ns())
+            if thread := threads.get(thread_id()):
+                thread.code = now_running
+            codes.append(now_running)
+            times.append(now())
 
         def begin(_: Any) -> None:
             number = current_pass()
+            thread = threads.get(thread_id()) or threads.setdefault(thread_id(), _Thread())
             if number not in thread.passes:
                 thread.passes.add(number)
-                resumed = self._codes[-1]  # of the thread that waits for this pass
+                resumed = codes[-1]  # of the thread that waits for this pass
                 at_end_of_pass(lambda: mark(resumed))
-            mark(code)
+            thread.code = code
+            codes.append(code)
+            times.append(now())
 
         with torch.utils._python_dispatch._disable_current_modes():
             marker = torch.empty(0, device="cpu")
@@ -165,7 +216,8 @@ class ModuleMarks:
 
     def trim(self) -> None:
         """Forgets the numbers of nodes, which only count within a step, and the oldest marks of too many."""
-        self._thread.hooked.clear()
+        for thread in list(self._threads.values()):
+            thread.hooked.clear()
         for columns in (self._times, self._codes), (self._output_times, self._output_addresses, self._outputs):
             if len(columns[0]) > MOST_MARKS:
                 for column in columns:
@@ -173,13 +225,14 @@ class ModuleMarks:
 
     def facts(self) -> dict[str, Any]:
         """``paths``: (path, class) of each code; ``times``, ``codes``: of each mark. ``outputs``: what modules
-        returned, ``kinds`` being (device, shape, dtype, bytes of an element). Times are µs since 1970; of columns of
-        times and addresses, the differences are given.
+        returned, ``kinds`` being (device, shape, dtype, bytes of an element). ``pauses``: (beginning, end) of times in
+        which nothing was noted. Times are µs since 1970; of columns of times and addresses, the differences are given.
         """
         return {
             "paths": [list(pair) for pair in zip(self._names.paths, self._names.classes)],  # noqa: B905  Python 3.9
             "times": _differences(time // 1000 for time in self._times),
             "codes": list(self._codes),
+            "pauses": [[begin // 1000, end // 1000] for begin, end in self._pauses],
             "outputs": {
                 "kinds": [[device, list(shape), str(dtype), dtype.itemsize] for device, shape, dtype in self._kinds],
                 "times": _differences(time // 1000 for time in self._output_times),

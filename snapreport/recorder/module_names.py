@@ -24,6 +24,7 @@ class ModuleNames:
         self.classes: list[str] = [""]
         self._codes: dict[tuple[str, str], int] = {}
         self._of: dict[int, list[int]] = {}
+        self.only_code: dict[int, int] = {}  # by the id of a module that has one
         self._alive: dict[int, Any] = {}
         self._roots: list[tuple[Any, str]] = []
         self._is_watching = False
@@ -105,9 +106,14 @@ class ModuleNames:
         codes = self._of.setdefault(number, [])
         if code not in codes:
             codes.append(code)
+            if len(codes) == 1:
+                self.only_code[number] = code
+            else:
+                self.only_code.pop(number, None)
         if number not in self._alive:
             self._alive[number] = weakref.ref(module, lambda _: self._forget(number))
 
     def _forget(self, number: int) -> None:
         self._of.pop(number, None)
+        self.only_code.pop(number, None)
         self._alive.pop(number, None)

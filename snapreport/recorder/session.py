@@ -265,17 +265,19 @@ class Recorder(ContextDecorator):
             return
         self.step_number += 1
         number = self.step_number
-        self._steps.append((number, _now_us()))
+        end_ns = time.time_ns()
+        self._steps.append((number, end_ns // 1000))
         if len(self._steps) > MOST_STEPS:
             del self._steps[: MOST_STEPS // 10]
         if not self._memory_at_start:
             with contextlib.suppress(RuntimeError):
                 self._memory_at_start = metadata.memory_info(self._memory.kind)
-        self._modules.trim()
+        if self.options.modules:
+            self._modules.step_ended(number, end_ns, self._memory.steps)
+        if self.options.modules:
+            self._mark_gradients()
         if number & (number - 1) == 0:  # 1, 2, 4, 8 …: names rarely change later
             self._mark_names()
-        elif self.options.modules:
-            self._mark_gradients()
         steps = self._memory.steps
         if steps and number == steps[1]:
             self._dump("steps")

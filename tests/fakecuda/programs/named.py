@@ -4,7 +4,8 @@
 without counters of splits, which depend on the order in which the model is freed. ``named.py recorded PROGRAM VALUE
 FOLDER``: the same, recorded by snapreport. ``named.py truth PROGRAM VALUE``: prints a row for each allocation in order:
 bytes; the modules that it may be said to belong to, "" being none and an empty list unknown; the name of the parameter,
-gradient or state in it; the shapes with which an operator or a module returned it whole.
+gradient or state in it; the shapes with which an operator or a module returned it whole. ``STEPS`` in the environment:
+of training.
 
 Forward, the truth sees every operator (a dispatch mode) and whose ``__call__`` runs. Backward, it has a hook on every
 node of the graph, whose number tells when its operator ran in the forward pass; a dispatch mode would make autograd add
@@ -17,6 +18,7 @@ import bisect
 import contextlib
 import gc
 import json
+import os
 import sys
 import threading
 import time
@@ -203,6 +205,7 @@ def main() -> None:
     mode, program, value, *folder = sys.argv[1:]
     torch.manual_seed(0)
     run = getattr(sized, program)
+    sized.STEPS = int(os.environ.get("STEPS", sized.STEPS))
     if mode == "truth":
         torch.cuda.init()
         torch.cuda.memory._record_memory_history(max_entries=10_000_000, context=None)

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.ma
 import polars as pl
 
-from snapreport.reading.fields import clean
+from snapreport.reading.fields import clean_all
 
 Chunk = dict[str, tuple[np.ndarray, np.ndarray | None]]
 """Column → values and the mask of nulls, of some entries in a row."""
@@ -77,22 +77,24 @@ class EventColumns:
         return pl.Series(key, column).set(pl.Series(np.concatenate(nulls)), None)
 
     def _texts_column(self, key: str) -> pl.Expr | pl.Series:
-        codes = self._column(key, np.int32)
-        names = [clean(name) for name in self._texts.get(key, {})]
+        codes, texts = self._column(key, np.int32), self._texts.get(key, {})
         # The recorder writes "N/A" if there was no context.
-        table = pl.Series([*(None if name in _NO_CONTEXT else name for name in names), None], dtype=pl.String)
-        if not len(codes) or table.null_count() == len(table):
+        absent = [-1, *(texts[name] for name in _NO_CONTEXT if name in texts)]
+        if not len(codes) or len(texts) < len(absent):
             return pl.lit(None, pl.String).alias(key)
+        names: list[str | None] = [*clean_all(list(texts)), None]
         if codes.strides == (0,) or (codes == codes[0]).all():
-            return pl.lit(table[int(codes[0])], pl.String).alias(key)
-        return table.gather(np.where(codes < 0, len(names), codes)).alias(key)
+            code = int(codes[0])
+            return pl.lit(None if code in absent else names[code], pl.String).alias(key)
+        table = pl.Series(names, dtype=pl.String)
+        return table.gather(np.where(np.isin(codes, absent), len(texts), codes)).alias(key)
 
     def table(self, renumber: np.ndarray) -> pl.DataFrame:
         """The columns of everything read so far. ``renumber``: provisional → final stack ids.
 
         Columns with a single value take no memory until taken out of the table: 29 instead of 115 bytes per event.
         """
-        names = [clean(name) for name in self._actions]
+        names = clean_all(list(self._actions))
         made: list[pl.Expr | pl.Series] = [
             enum_series("action", self._column("action", np.int32), distinct(names)),
             self._nullable("addr", np.uint64),

@@ -81,6 +81,11 @@ def clean(value: str) -> str:
     return value if value.isascii() else value.encode("utf-8", "backslashreplace").decode()
 
 
+def clean_all(values: list[str]) -> list[str]:
+    """The same for each of many: most are ASCII."""
+    return values if all(map(str.isascii, values)) else list(map(clean, values))
+
+
 def int_column(
     values: list[Any], where: Where, key: str, bounds: tuple[int, int]
 ) -> tuple[np.ndarray, np.ndarray | None]:
@@ -150,9 +155,9 @@ def text_codes(values: list[Any], where: Where, key: str, codes: dict[str, int])
         if set(map(type, values)) == {str}:
             try:
                 return np.fromiter(map(codes.__getitem__, values), np.int32, len(values))
-            except KeyError:  # texts not seen before
-                for value in dict.fromkeys(values):
-                    codes.setdefault(value, len(codes))
+            except KeyError:
+                new = [value for value in dict.fromkeys(values) if value not in codes]
+                codes.update(zip(new, range(len(codes), len(codes) + len(new)), strict=True))
                 return np.fromiter(map(codes.__getitem__, values), np.int32, len(values))
     for i, value in enumerate(values):
         if type(value) is str:

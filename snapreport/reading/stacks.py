@@ -189,11 +189,14 @@ class StackInterner:
         codes = self._by_hash.find(hashes)
         new = np.flatnonzero(codes == NOT_FOUND)
         if len(new):
-            raw, size = numbers.tobytes(), NUMBER.itemsize
-            bounds = zip((starts[new] * size).tolist(), (ends[new] * size).tolist(), strict=True)
-            codes[new] = self._register([raw[begin:end] for begin, end in bounds])
-            distinct, first = np.unique(hashes[new], return_index=True)
-            self._by_hash.insert(distinct, codes[new[first]])
+            distinct, first, of_each = np.unique(hashes[new], return_index=True, return_inverse=True)
+            order = np.argsort(first)  # of their first appearance
+            rows, raw, size = new[first[order]], numbers.tobytes(), NUMBER.itemsize
+            bounds = zip((starts[rows] * size).tolist(), (ends[rows] * size).tolist(), strict=True)
+            registered = np.empty(len(rows), np.int64)
+            registered[order] = self._register([raw[begin:end] for begin, end in bounds])
+            codes[new] = registered[of_each]
+            self._by_hash.insert(distinct, registered)
         return codes
 
     def _hashes(self, numbers: np.ndarray, starts: np.ndarray, lengths: np.ndarray) -> np.ndarray:

@@ -9,7 +9,9 @@ from msgspec import UNSET, UnsetType
 
 from snapreport.findings.advice_context import Advice, AdviceContext, AdviceEvidence
 from snapreport.findings.failed_requests import with_failed_requests
+from snapreport.memoize import memoize
 from snapreport.sentence import bytes_part, device_part, joined, sentence
+from snapreport.snapshot import Snapshot
 
 FAR_ABOVE = 2.0
 """Times the mean of the other devices' peaks, from which on a device is out of balance."""
@@ -20,10 +22,15 @@ class DevicesEvidence(AdviceEvidence, kw_only=True):
     mean_bytes: int | UnsetType = UNSET
 
 
+@memoize
+def _peaks(snapshot: Snapshot) -> dict[int, int]:
+    """Of each GPU with a trace: its peak in bytes, with a request that failed."""
+    devices = [device for device in snapshot.devices if device >= 0 and len(snapshot.events(device)) > 1]
+    return {device: with_failed_requests(snapshot.timeline(device)).peak_bytes for device in devices}
+
+
 def _imbalance(context: AdviceContext) -> Advice | None:
-    timeline = context.timeline
-    devices = [d for d in context.snapshot.devices if d >= 0 and len(context.snapshot.events(d)) > 1]
-    peaks = {device: with_failed_requests(context.snapshot.timeline(device)).peak_bytes for device in devices}
+    timeline, peaks = context.timeline, _peaks(context.snapshot)
     others = [size for device, size in peaks.items() if device != timeline.device and size > 0]
     if timeline.device not in peaks or not others:
         return None

@@ -22,6 +22,7 @@ from snapreport.timeline.build import DeviceTimeline, build_timeline
 from snapreport.timeline.categories import StackCategories, stack_categories
 from snapreport.timeline.category_rules import Rules, load_rules
 from snapreport.timeline.curves import allocated_curve
+from snapreport.timeline.device_use import device_use
 from snapreport.timeline.stats import file_stats, private_pools
 from snapreport.timeline.step_memory import step_memory
 
@@ -221,7 +222,12 @@ class Snapshot:
         """As :meth:`stats`, as a Struct."""
         timelines = [self.timeline(device) for device in self.devices]
         devices = [
-            replace(one.counted_stats, steps=step_memory(one) or UNSET, private_pools=private_pools(one) or UNSET)
+            replace(
+                one.counted_stats,
+                steps=step_memory(one) or UNSET,
+                private_pools=private_pools(one) or UNSET,
+                device_use=device_use(one),
+            )
             for one in timelines
         ]
         if query is not None:

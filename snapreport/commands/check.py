@@ -41,7 +41,8 @@ if TYPE_CHECKING:
 
 FAILED, UNKNOWN = 1, 2
 RULE_OPTIONS = (
-    "--max-peak, --max-reserved, --fits, --max-growth, --max-reserved-growth, --max-imbalance, --history or --fail-on"
+    "--max-peak, --max-reserved, --max-device-used, --fits, --max-growth, --max-reserved-growth, --max-imbalance, "
+    "--history or --fail-on"
 )
 BASELINE_ALONE = "--baseline and --max-growth or --max-reserved-growth are given together"
 RUNS_ARE_OF_JOBS = "--run and --baseline-run are for jobs: folders, lists of paths, or digests"
@@ -115,6 +116,12 @@ class PercentType(click.ParamType):  # type: ignore[type-arg]  # generic in newe
     "--max-peak", metavar="SIZE", type=LimitType(), help="The most that may be allocated at any moment, e.g. 30GiB."
 )
 @click.option("--max-reserved", metavar="SIZE", type=LimitType(), help="The most that may be reserved at any moment.")
+@click.option(
+    "--max-device-used",
+    metavar="SIZE",
+    type=LimitType(),
+    help="The most that all processes together may use of a device, by the recorder's samples.",
+)
 @click.option(
     "--fits",
     metavar="SIZE",
@@ -201,6 +208,7 @@ def check(
     snaps: tuple[str, ...],
     max_peak: int | None,
     max_reserved: int | None,
+    max_device_used: int | None,
     fits: int | None,
     at: tuple[str, tuple[float, ...]] | None,
     to: tuple[float, ...] | None,
@@ -232,7 +240,9 @@ def check(
     Several snapshots are a series for --fail-on leak: one check of how memory grows from file to file. With
     --max-imbalance, and where folders or digests are given, they are the ranks of one job: limits hold for the worst.
     """
-    limits = Rules(max_peak, max_reserved, max_growth, fail_on or (), None if at else fits, max_reserved_growth)
+    limits = Rules(
+        max_peak, max_reserved, max_growth, fail_on or (), None if at else fits, max_reserved_growth, max_device_used
+    )
     has_rule = limits or max_imbalance is not None or at or history
     outputs = Outputs(summary_md, junit, code_quality, as_json, annotations)
     # A digest has what a comparison needs: with one as its baseline, a snapshot is a job of one rank.
@@ -248,6 +258,7 @@ def check(
         (not has_rule, f"no rule given: {RULE_OPTIONS}"),
         (baseline == "-" and "-" in snaps, "standard input can be read once only"),
         (is_job and history, "--history is for snapshots, not for jobs"),
+        (is_job and max_device_used, "--max-device-used is for snapshots, not for jobs"),
         (is_job and at, "--at is for snapshots, not for jobs; see snapreport fit"),
         (not is_job and (run or baseline_run), RUNS_ARE_OF_JOBS),
         (not is_job and baseline and is_job_path(baseline), JOB_AS_BASELINE),

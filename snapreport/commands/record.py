@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -50,6 +51,14 @@ def _signal(ctx: click.Context, param: click.Parameter, value: str | None) -> st
         raise click.BadParameter(str(error)) from None
 
 
+def _share(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """``90%`` as 0.9."""
+    found = re.fullmatch(r"\s*(\d{1,2}(?:\.\d{1,6})?|100)\s*%\s*", value) if value is not None else None
+    if value is not None and (found is None or not float(found[1])):
+        raise click.BadParameter(f"{value!r} is not a share such as 90%")
+    return float(found[1]) / 100 if found else None
+
+
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option(
     "-o", "--output", metavar="DIR", default="memory", show_default=True, help="Folder that snapshots are written to."
@@ -87,6 +96,22 @@ def _signal(ctx: click.Context, param: click.Parameter, value: str | None) -> st
 @click.option(
     "--modules/--no-modules", default=True, show_default=True,
     help="Note which module of the program allocates, and the shapes of what modules return.",
+)  # fmt: skip
+@click.option(
+    "--device-memory/--no-device-memory", default=True, show_default=True,
+    help="Sample the memory in use on each device, of all processes: by NVML, or at the ends of steps.",
+)  # fmt: skip
+@click.option(
+    "--pinned/--no-pinned", default=True, show_default=True,
+    help="Record pinned host memory too, with PyTorch 2.10 or newer.",
+)  # fmt: skip
+@click.option(
+    "--alarm", metavar="SHARE", callback=_share,
+    help="Dump, and log a line, when so much of a device's memory is in use, e.g. 90%.",
+)  # fmt: skip
+@click.option(
+    "--alarm-growth", metavar="N", type=click.IntRange(1),
+    help="Dump, and log a line, after N steps in a row that each end with more allocated than any before.",
 )  # fmt: skip
 @click.option(
     "--keep", metavar="N", type=click.IntRange(1), default=3, show_default=True,

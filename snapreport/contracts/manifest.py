@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from snapreport.contracts.diff import SeriesDevice
 from snapreport.contracts.job_manifest import JobManifest
-from snapreport.contracts.stats import DeviceNumbers, ModuleMemory
+from snapreport.contracts.stats import DeviceNumbers, DeviceUse, ModuleMemory
 
 
 class SnapshotFile(Struct):
@@ -50,6 +50,7 @@ class PageStats(DeviceNumbers):
 
     top_stacks_at_peak: list[StackBytes]
     modules: list[ModuleMemory] | UnsetType = UNSET
+    device_use: DeviceUse | UnsetType = UNSET
 
 
 class OomEntry(Struct):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
@@ -110,6 +110,38 @@ class PrivatePool(Struct, forbid_unknown_fields=True):
     allocated_bytes: Bytes
 
 
+DeviceUseCause = Literal["CUDA context", "cuBLAS", "NCCL", "CUDA graphs", "kernels and libraries", "other processes"]
+
+
+class DeviceUseChange(Struct, forbid_unknown_fields=True):
+    """A change of the memory in use outside PyTorch's allocator. ``event``: the last one before the sample that shows
+    it; ``cause``: what took or freed it; ``line``: what the program ran then, null if unknown.
+    """
+
+    event: Position
+    bytes: SignedBytes
+    cause: DeviceUseCause
+    line: str | None
+
+
+class DeviceUse(Struct, forbid_unknown_fields=True):
+    """The memory in use on the whole device when it was most, as samples show it. ``samples``: that differ from the one
+    before; ``peak_event``: the last event before it; ``reserved_bytes``: by PyTorch at that time; ``outside_bytes``: by
+    the process, but not by PyTorch's allocator, and by other processes too where they are not told apart;
+    ``other_processes_bytes``: null there.
+    """
+
+    source: Literal["nvml", "mem_get_info"]
+    samples: Count
+    total_bytes: Bytes
+    peak_used_bytes: Bytes
+    peak_event: Position
+    reserved_bytes: Bytes
+    outside_bytes: Bytes
+    other_processes_bytes: Bytes | None
+    changes: Annotated[list[DeviceUseChange], Meta(description="largest first")]
+
+
 class DeviceStats(DeviceNumbers):
     """``trace_peak_allocated_bytes``: allocated at ``peak_event``, where the trace lost a higher peak; the peaks and
     ``max_memory_allocated_bytes`` are then what PyTorch counted.
@@ -123,6 +155,7 @@ class DeviceStats(DeviceNumbers):
     steps: Annotated[list[StepMemory] | UnsetType, Meta(description="where the trace shows any")] = UNSET
     private_pools: Annotated[list[PrivatePool] | UnsetType, Meta(description="most reserved first")] = UNSET
     modules: Annotated[list[ModuleMemory] | UnsetType, Meta(description="where they were recorded")] = UNSET
+    device_use: Annotated[DeviceUse | UnsetType, Meta(description="where samples were recorded")] = UNSET
 
 
 class FileStats(Struct):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import polars as pl
+from msgspec import UNSET
 
 from snapreport.allocator.minimum import minimum_memory
 from snapreport.allocator.whatif import WhatIf
@@ -25,9 +26,11 @@ from snapreport.findings.run import findings
 from snapreport.findings.snapshot_series import FEWEST as SERIES_FEWEST
 from snapreport.findings.snapshot_series import DeviceSeries, SnapshotSeries, follow
 from snapreport.number_format import count_text, device_name, plural, share_text
+from snapreport.reading.recording import HOST
 from snapreport.sentence import bytes_part, code_part, event_part, sentence
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
+from snapreport.timeline.device_use import device_use
 from snapreport.timeline.own_code import own_functions
 from snapreport.timeline.recording_gaps import counted_peaks, has_history
 
@@ -55,6 +58,8 @@ def check(snapshot: Snapshot, rules: Rules, baseline: Snapshot | None = None) ->
         for timeline in timelines
         for rule, what, limit in rules.limits
     ]
+    if rules.max_device_used is not None:
+        checks += [_used(snapshot, one, rules.max_device_used) for one in timelines if one.device != HOST]
     if rules.fits is not None:
         checks += [_fits(snapshot, timeline, rules.fits) for timeline in timelines if timeline.kind == "cuda"]
     for rule in rules.growths:
@@ -134,6 +139,23 @@ def _subject(snapshot: Snapshot, timeline: DeviceTimeline, what: str) -> Subject
     unknown = "" if is_counted else missing_history(snapshot, timeline, earlier=True)
     peak = reserved if what == "reserved" else allocated
     return Subject(name, snapshot.recording.name, name, peak, unknown, lambda: _top(snapshot, timeline))
+
+
+def _used(snapshot: Snapshot, timeline: DeviceTimeline, limit: int) -> Check:
+    """Whether all processes together used at most ``limit`` bytes of a device, at each sample."""
+    name, use = device_name(timeline.kind, timeline.device), device_use(timeline)
+    if use is UNSET:
+        unknown = "no samples of the device's memory were recorded; snapreport record takes them"
+        message = sentence("{name}: memory in use on the device is not known", name=name)
+        return Check("max-device-used", snapshot.recording.name, name, False, message, 0, limit, unknown=unknown)
+    lines: list[str] = [
+        sentence("{} outside PyTorch's allocator: {cause}", bytes_part(one.bytes), cause=one.cause)
+        for one in use.changes[:EVIDENCE_ROWS]
+        if one.bytes > 0 and one.event <= use.peak_event
+    ]
+    evidence: list[str] = [sentence("{} reserved by PyTorch", bytes_part(use.reserved_bytes)), *lines]
+    subject = Subject(name, snapshot.recording.name, name, use.peak_used_bytes, "", lambda: evidence)
+    return limit_check(subject, "max-device-used", "in use on the device", limit)
 
 
 def _peaks(timeline: DeviceTimeline) -> tuple[int, int, bool]:

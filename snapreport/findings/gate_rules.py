@@ -36,8 +36,8 @@ class GrowthRule:
 
 @dataclass(frozen=True)
 class Rules:
-    """``max_peak``, ``max_reserved``: bytes. ``fits``: bytes for the allocator on which the traces have to
-    run, replayed. ``fail_on``: kinds of findings, each one of ``FAILING_KINDS``.
+    """``max_peak``, ``max_reserved``, ``max_device_used``: bytes. ``fits``: bytes for the allocator on which the traces
+    have to run, replayed. ``fail_on``: kinds of findings, each one of ``FAILING_KINDS``.
     """
 
     max_peak: int | None = None
@@ -46,6 +46,7 @@ class Rules:
     fail_on: tuple[str, ...] = ()
     fits: int | None = None
     max_reserved_growth: Growth | None = None
+    max_device_used: int | None = None
 
     @property
     def limits(self) -> list[tuple[str, str, int]]:
@@ -63,4 +64,4 @@ class Rules:
         return [GrowthRule(name, what, growth) for name, what, growth in rules if growth is not None]
 
     def __bool__(self) -> bool:
-        return bool(self.fail_on or self.limits or self.growths) or self.fits is not None
+        return bool(self.fail_on or self.limits or self.growths) or (self.fits, self.max_device_used) != (None, None)

@@ -40,6 +40,7 @@ from snapreport.reading.recording import Recording
 from snapreport.sentence import bytes_part, bytes_with_article, device_part, event_part, listed, sentence
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
+from snapreport.timeline.device_use import outside_by_cause
 from snapreport.timeline.phases import BACKWARD, FORWARD, OPTIMIZER_STEP, PHASES, stack_phases
 from snapreport.timeline.rounding import SMALL_SIZE
 from snapreport.vocabulary import DEFAULT_POOL
@@ -392,7 +393,7 @@ def _basis(timeline: DeviceTimeline, event: int, s: Shortage) -> list[str]:
     lines = basis_of(timeline) + block_doubts(timeline, event)
     if s.device_free is None:
         lines.append("Free memory on the device was not recorded and is counted as zero.")
-    lines.append(_outside(timeline, s))
+    lines.append(_outside(timeline, event, s))
     if timeline.events["pool"][event] is None:
         lines.append(
             sentence(
@@ -403,7 +404,7 @@ def _basis(timeline: DeviceTimeline, event: int, s: Shortage) -> list[str]:
     return lines
 
 
-def _outside(timeline: DeviceTimeline, s: Shortage) -> str:
+def _outside(timeline: DeviceTimeline, event: int, s: Shortage) -> str:
     """Memory that no trace shows, with its size where the recorder noted the device's."""
     recorder = timeline.recording.recorder
     total = recorder.memory_at_dump.get(timeline.device, (0, 0))[1] if recorder else 0
@@ -411,6 +412,9 @@ def _outside(timeline: DeviceTimeline, s: Shortage) -> str:
     if outside < 0:
         return sentence("Memory outside PyTorch's caching allocator is not recorded: {OUTSIDE}.", OUTSIDE=OUTSIDE)
     share = sentence("{} of the device's {}", bytes_part(outside), bytes_part(total))
+    if causes := outside_by_cause(timeline, event):
+        parts = [sentence("{cause} {}", bytes_part(size), cause=cause) for cause, size in causes]
+        return sentence("{share} were outside PyTorch's caching allocator: {parts}.", share=share, parts=listed(parts))
     return sentence("{share} were outside PyTorch's caching allocator: {OUTSIDE}.", share=share, OUTSIDE=OUTSIDE)
 
 

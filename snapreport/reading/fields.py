@@ -215,3 +215,13 @@ def plain(value: Any, budget: list[int] | None = None, depth: int = 6) -> Any:
     if depth and budget[0] > 0 and type(value) in (list, tuple):
         return [plain(v, budget, depth - 1) for v in value if budget[0] > 0]
     return f"<{type(value).__name__}>"
+
+
+def whole_numbers(value: Any, most: int) -> np.ndarray | None:
+    """Int64 of a list of at most ``most`` whole numbers; None if it is anything else."""
+    if type(value) is not list or len(value) > most or any(type(one) is not int for one in value):
+        return None
+    try:
+        return np.array(value, np.int64)
+    except OverflowError:
+        return None

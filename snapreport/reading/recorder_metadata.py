@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from snapreport.reading.fields import INT64, SIZE, UINT64, clean, plain
+from snapreport.reading.device_memory import device_memory
+from snapreport.reading.fields import INT64, SIZE, UINT64, clean, plain, whole_numbers
 
 KEY = "snapreport"
 SCHEMA_PREFIX = "snapreport-recording/"
-REASONS = ("oom", "every", "steps", "signal", "terminated", "exit", "call", "test", "running")
+REASONS = ("oom", "every", "steps", "signal", "terminated", "exit", "call", "test", "running", "alarm")
 TENSOR_CATEGORIES = ("parameter", "gradient", "optimizer state", "buffer")
 STEPS_SCHEMA: dict[str, Any] = {"step": pl.Int64, "time_us": pl.Int64}
 TENSORS_SCHEMA: dict[str, Any] = {
@@ -81,6 +82,7 @@ class RecorderMetadata:
       ``device`` Int64, ``address`` UInt64 of its storage, ``category`` Enum, ``name`` String, ``shape``, ``dtype``
       String null.
       tensors_us: when those of the snapshot itself were noted.
+    device_memory: see :func:`snapreport.reading.device_memory.device_memory`.
     """
 
     reason: str
@@ -106,6 +108,7 @@ class RecorderMetadata:
     running: pl.DataFrame
     pauses: pl.DataFrame
     outputs: pl.DataFrame
+    device_memory: pl.DataFrame
 
 
 def read_metadata(raw: Any) -> RecorderMetadata | None:
@@ -139,6 +142,7 @@ def read_metadata(raw: Any) -> RecorderMetadata | None:
         running=_running(modules, len(named)),
         pauses=_pauses(_list(modules.get("pauses"))),
         outputs=_outputs(_dict(modules.get("outputs"))),
+        device_memory=device_memory(raw.get("device_memory")),
     )
 
 
@@ -237,7 +241,7 @@ def _modules(pairs: list[Any]) -> pl.DataFrame:
 
 
 def _running(value: dict[Any, Any], modules: int) -> pl.DataFrame:
-    times, codes = _sums(value.get("times")), _whole(value.get("codes"))
+    times, codes = _sums(value.get("times")), whole_numbers(value.get("codes"), MOST_MODULE_MARKS)
     if times is None or codes is None or len(times) != len(codes) or not len(codes):
         return pl.DataFrame(schema=RUNNING_SCHEMA)
     if codes.min() < 0 or codes.max() >= modules:
@@ -257,7 +261,11 @@ def _pauses(rows: list[Any]) -> pl.DataFrame:
 def _outputs(value: dict[Any, Any]) -> pl.DataFrame:
     """Each output with its kind; none if a column is not whole."""
     kinds = [_kind(row) for row in _list(value.get("kinds"))[:MOST_MODULES]]
-    times, addresses, codes = _sums(value.get("times")), _sums(value.get("addresses")), _whole(value.get("codes"))
+    times, addresses, codes = (
+        _sums(value.get("times")),
+        _sums(value.get("addresses")),
+        whole_numbers(value.get("codes"), MOST_MODULE_MARKS),
+    )
     if times is None or addresses is None or codes is None or None in kinds or not len(codes):
         return pl.DataFrame(schema=OUTPUTS_SCHEMA)
     if len(times) != len(codes) or len(addresses) != len(codes) or codes.min() < 0 or codes.max() >= len(kinds):
@@ -294,17 +302,7 @@ def _is_row(value: Any, length: int) -> bool:
     return type(value) in (list, tuple) and len(value) == length
 
 
-def _whole(value: Any) -> np.ndarray | None:
-    """Int64 of a list of whole numbers; None if it is anything else."""
-    if type(value) is not list or len(value) > MOST_MODULE_MARKS or any(type(one) is not int for one in value):
-        return None
-    try:
-        return np.array(value, np.int64)
-    except OverflowError:
-        return None
-
-
 def _sums(value: Any) -> np.ndarray | None:
     """Int64 of a list of differences."""
-    whole = _whole(value)
+    whole = whole_numbers(value, MOST_MODULE_MARKS)
     return None if whole is None else np.cumsum(whole)

@@ -194,6 +194,9 @@ def _recorder(metadata: RecorderMetadata, hide: _Hide) -> RecorderMetadata:
             for number, device in metadata.devices.items()
         },
         tensors=metadata.tensors.with_columns(_mapped(metadata.tensors["name"], hide.name)),
+        device_memory=metadata.device_memory.with_columns(
+            _mapped(metadata.device_memory["line"].cast(pl.String), hide.name)
+        ),
         modules=metadata.modules.with_columns(*(_mapped(metadata.modules[key], hide.name) for key in MODULES_SCHEMA)),
     )
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from snapreport.number_format import bytes_text, with_article
 from snapreport.recorder.dump import SUFFIXES
+from snapreport.recorder.metadata import used_devices
 from snapreport.recorder.options import Options
 from snapreport.recorder.own_history import watch_history
 
@@ -89,8 +90,11 @@ class CudaRecorder:
         arguments: dict[str, Any] = {"max_entries": self._options.max_entries, "stacks": self._options.stacks}
         # Frees outside the chosen steps are not recorded, so their stack traces would be discarded.
         arguments["context"] = self._options.context if mode == "all" else "state"
-        if self._options.annotations and "global_record_annotations" in inspect.signature(record).parameters:
+        known = inspect.signature(record).parameters
+        if self._options.annotations and "global_record_annotations" in known:
             arguments["global_record_annotations"] = True
+        if self._options.pinned and "record_pinned_host_memory" in known:
+            arguments["record_pinned_host_memory"] = True
         # Outside the chosen steps one event remains in the trace; disabling clears it, and blocks keep their stacks.
         record(enabled=None)
         record(mode, **arguments)
@@ -105,6 +109,10 @@ class CudaRecorder:
         finally:
             if was_enabled:
                 gc.enable()
+
+    def allocated(self) -> dict[int, int]:
+        """Bytes allocated on each device that this process uses."""
+        return {device: int(self.module.memory_allocated(device)) for device in used_devices(self.kind)}
 
     def memory_line(self, device: int, requested: int, free: int) -> str:
         """A description of an out-of-memory error for the log."""

@@ -31,6 +31,9 @@ class Options:
     keep: how many periodic dumps, and how many OOM dumps, stay on disk. oom_seconds: how long an OOM dump may delay the
       exception. redact: regular expressions whose matches in the command line are replaced.
     modules: note which module of the program allocates, and shapes and dtypes of what modules return.
+    device_memory: sample the memory in use on each device, of all processes. pinned: record pinned host memory, where
+      PyTorch can (2.10 and later). alarm: dump when this share of a device's memory is in use; alarm_growth: dump after
+      so many steps in a row that each end with more allocated than any before.
     git: facts about the working tree, collected once per command instead of once per process.
     python: the Python that snapreport is installed in. run: names the recorded command, which distinguishes two runs
       whose files are in one folder.
@@ -49,6 +52,10 @@ class Options:
     at_exit: bool | None = None
     annotations: bool = False
     modules: bool = True
+    device_memory: bool = True
+    pinned: bool = True
+    alarm: float | None = None
+    alarm_growth: int | None = None
     keep: int = 3
     compression: str = "gzip"
     oom_seconds: float = 120.0
@@ -62,7 +69,7 @@ class Options:
         _one_of("stacks", self.stacks, STACKS)
         _one_of("context", self.context, CONTEXTS)
         _one_of("compression", self.compression, COMPRESSIONS)
-        for name in ("max_entries", "every", "digest_every", "keep"):
+        for name in ("max_entries", "every", "digest_every", "keep", "alarm_growth"):
             value = getattr(self, name)
             if value is not None and (type(value) is not int or value < 1):
                 raise ValueError(f"{name} is {value!r}, not a positive whole number")
@@ -70,6 +77,8 @@ class Options:
             raise ValueError(f"steps are {self.steps[0]}:{self.steps[1]}, which is no step")
         if self.on_signal is not None:
             signal_number(self.on_signal)
+        if self.alarm is not None and not 0 < self.alarm <= 1:
+            raise ValueError(f"alarm is {self.alarm!r}, not a share of a device's memory such as 0.9")
         if self.digests is not None and self.digest_every is None:
             raise ValueError("digests are written after so many steps: give digest_every")
         for pattern in self.redact:

@@ -20,16 +20,18 @@ from typing import Any
 
 from snapreport.recorder import metadata, step_hooks, tensor_names
 from snapreport.recorder.allocator import CudaRecorder, memory_kind
+from snapreport.recorder.device_samples import DeviceSamples
 from snapreport.recorder.digests import NEXT_SECONDS, DigestProcess
 from snapreport.recorder.dump import TimeLimitError, write_snapshot
 from snapreport.recorder.file_names import FileNames, Retention
 from snapreport.recorder.hard_exit import on_hard_exit
 from snapreport.recorder.headline import SECONDS, report_headline
+from snapreport.recorder.memory_alarm import MemoryAlarm
 from snapreport.recorder.module_marks import ModuleMarks
 from snapreport.recorder.module_names import ModuleNames
 from snapreport.recorder.options import Options, signal_number
 from snapreport.recorder.profiler import ProfilerRecorder, unrecorded_accelerator
-from snapreport.recorder.python_thread import run_in_python_thread
+from snapreport.recorder.python_thread import call_in_main_thread, run_in_python_thread
 from snapreport.recorder.signals import ENDING, SignalDumps
 from snapreport.terminal import visible
 
@@ -94,6 +96,9 @@ class Recorder(ContextDecorator):
         self._marks: list[dict[str, Any]] = []
         self._gradients: dict[tuple[int, ...], dict[str, Any]] = {}
         self._modules = ModuleMarks(self._names_of_modules)
+        self._samples: DeviceSamples | None = None
+        self._alarm = MemoryAlarm(self.options.alarm, self.options.alarm_growth)
+        self._alarms: list[str] = []  # sentences whose dump is due
         self._facts: dict[str, Any] = {}
         self._started_us = 0
         self._memory_at_start: dict[int, dict[str, int]] = {}
@@ -204,6 +209,10 @@ class Recorder(ContextDecorator):
             if self.options.modules:
                 self._modules.start()
                 self._undo.append(self._modules.stop)
+            if self._memory.kind != "cpu" and (self.options.device_memory or self.options.alarm):
+                self._samples = DeviceSamples(self._memory.kind, self._device_used)
+                self._samples.start()
+                self._undo.append(self._samples.stop)
             self._watch_end()
         except (RuntimeError, OSError, TypeError, ValueError, AttributeError) as error:
             self._memory.stop()
@@ -272,6 +281,7 @@ class Recorder(ContextDecorator):
         if not self._memory_at_start:
             with contextlib.suppress(RuntimeError):
                 self._memory_at_start = metadata.memory_info(self._memory.kind)
+        self._sample_devices()
         if self.options.modules:
             self._modules.step_ended(number, end_ns, self._memory.steps)
         if self.options.modules:
@@ -288,6 +298,33 @@ class Recorder(ContextDecorator):
         if self.options.digest_every and number % self.options.digest_every == 0 and not self._digests.is_busy:
             self._digest("running")
         self._memory.step(number)
+
+    def _sample_devices(self) -> None:
+        """At the end of a step, in the program's thread."""
+        with contextlib.suppress(Exception):  # a device that is lost: the program will notice
+            if self._samples is not None and not self._samples.has_thread:
+                self._samples.take()
+            if self.options.alarm_growth and isinstance(self._memory, CudaRecorder):
+                for device, allocated in self._memory.allocated().items():
+                    if text := self._alarm.stepped(device, allocated):
+                        self._raise_alarm(text)
+
+    def _device_used(self, device: int, used: int, total: int) -> None:
+        """Called with each sample, in any thread: the program's dumps, between two of its own lines."""
+        if text := self._alarm.used(device, used, total):
+            self._alarms.append(text)
+        if self._alarms:
+            call_in_main_thread(self._raise_alarms)
+
+    def _raise_alarms(self) -> None:
+        """Not while a graph is captured, which the dump's questions to the driver could end: the next sample calls."""
+        capturing = self._memory.kind == "cuda" and sys.modules["torch"].cuda.is_current_stream_capturing()
+        if self._alarms and not capturing:
+            self._raise_alarm(self._alarms.pop())
+
+    def _raise_alarm(self, text: str) -> None:
+        path = self._dump("alarm")
+        say(f"{text} Step {self.step_number}." + (f" Snapshot: {path}" if path else ""))
 
     def _digest(self, reason: str) -> None:
         """Has the digest of a snapshot written that does not stay."""
@@ -434,6 +471,7 @@ class Recorder(ContextDecorator):
             "memory_at_dump": metadata.memory_info(self._memory.kind),
             "steps": [list(step) for step in self._steps],
             "modules": self._modules.facts(),
+            "device_memory": self._samples.facts() if self._samples is not None else None,
             "marks": [
                 {**mark, "tensors": [list(tensor) for tensor in mark["tensors"]]}
                 for mark in (*self._gradients.values(), *self._marks)

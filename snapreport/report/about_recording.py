@@ -7,7 +7,7 @@ import polars as pl
 from snapreport.number_format import count_text, plural, share_text
 from snapreport.reading.recording import ACTIONS
 from snapreport.report.activity_text import activity_text
-from snapreport.report.recorder_facts import device_use
+from snapreport.report.device_use_lines import device_use_lines
 from snapreport.report.span_columns import broken_sentence
 from snapreport.sentence import bytes_part, joined, listed, sentence
 from snapreport.timeline.build import DeviceTimeline
@@ -50,8 +50,7 @@ def assurances(timeline: DeviceTimeline) -> list[str]:
             sentence("{} of {size} existed {since}.", plural(int(before.sum()), "allocation"), size=size, since=since)
         )
     lines += [*_pools(timeline), *_readings(timeline)]
-    if use := device_use(timeline.recording.recorder, timeline):
-        lines.append(use)
+    lines += device_use_lines(timeline)
     if broken := broken_sentence(timeline.annotated.broken):
         lines.append(broken)
     return lines

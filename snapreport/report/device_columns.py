@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from msgspec.structs import replace
 
 from snapreport.allocator.settings import read_since_2_12
 from snapreport.contracts import plain
@@ -19,6 +20,7 @@ from snapreport.report.oom_entries import oom_entries
 from snapreport.report.span_columns import span_entries
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
+from snapreport.timeline.device_use import device_use
 from snapreport.timeline.recording_gaps import lost_peaks
 from snapreport.vocabulary import CATEGORIES, CATEGORY_SOURCES
 
@@ -81,7 +83,7 @@ def device_tables(
     names = {key: _Names([""]) for key in ("streams", "pools", "contexts", "metadata", *_NAMED.values())}
     columns = _Columns(prefix, add)
     # First what takes most memory (blocks, annotations), while no columns wait to be encoded.
-    stats = plain(timeline.stats)
+    stats = plain(replace(timeline.stats, device_use=device_use(timeline)))
     _ = timeline.steps
     trim()
     _add_allocations(columns, timeline, names, stack_base)

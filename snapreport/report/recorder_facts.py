@@ -5,16 +5,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from snapreport.findings.oom import OUTSIDE
 from snapreport.number_format import bytes_text, count_text
 from snapreport.reading.recorder_metadata import Git, RecorderMetadata
-from snapreport.timeline.build import DeviceTimeline
 
 _REASONS = {
     "oom": "when memory ran out",
     "every": "as a periodic snapshot",
     "steps": "after the chosen steps",
     "signal": "on a signal",
+    "alarm": "at an alarm",
     "terminated": "when a signal ended the program",
     "running": "for a digest while the program ran",
     "exit": "when the program ended",
@@ -52,24 +51,6 @@ def recorder_facts(metadata: RecorderMetadata) -> list[Fact]:
 
 
 _SHOWN_OPTIONS = ("stacks", "context", "max_entries", "steps", "every")
-
-
-def device_use(metadata: RecorderMetadata | None, timeline: DeviceTimeline) -> str:
-    """How the device's memory was used when the snapshot was written, including memory outside PyTorch's allocator;
-    empty if not recorded.
-    """
-    if metadata is None or timeline.device not in metadata.memory_at_dump:
-        return ""
-    free, total = metadata.memory_at_dump[timeline.device]
-    allocated, reserved = int(timeline.allocated[-1]), int(timeline.reserved[-1])
-    outside = total - free - reserved
-    if outside < 0:  # an allocator that reserves less than it maps, or a device that others resized
-        return ""
-    return (
-        f"Of {bytes_text(total)} on the device at the end, {bytes_text(allocated)} were allocated, "
-        f"{bytes_text(reserved - allocated)} reserved but not allocated, {bytes_text(free)} free. "
-        f"{bytes_text(outside)} were outside PyTorch's caching allocator: {OUTSIDE}."
-    )
 
 
 def commit_url(git: Git) -> str:

@@ -164,6 +164,7 @@ export interface PageStats {
   oom_events: number[]
   top_stacks_at_peak: StackBytes[]
   modules?: ModuleMemory[]
+  device_use?: DeviceUse
 }
 
 /**
@@ -402,6 +403,30 @@ export interface ModuleMemory {
 }
 
 /**
+ * The memory in use on the whole device when it was most, as samples show it. `samples`: that differ from the one
+ * before; `peak_event`: the last event before it; `reserved_bytes`: by PyTorch at that time; `outside_bytes`: by the
+ * process, but not by PyTorch's allocator, and by other processes too where they are not told apart;
+ * `other_processes_bytes`: null there.
+ */
+export interface DeviceUse {
+  source: 'mem_get_info' | 'nvml'
+  samples: number
+  /** bytes */
+  total_bytes: number
+  /** bytes */
+  peak_used_bytes: number
+  /** the state after this event; -1: before the first */
+  peak_event: number
+  /** bytes */
+  reserved_bytes: number
+  /** bytes */
+  outside_bytes: number
+  other_processes_bytes: number | null
+  /** largest first */
+  changes: DeviceUseChange[]
+}
+
+/**
  * A part of a sentence that refers to something. `number`: of a stack, device, rank or event, or of bytes; `file`,
  * `line`: of a place.
  */
@@ -448,6 +473,19 @@ export interface SeriesStack {
   stack: number
   /** innermost first */
   frames?: Frame[]
+}
+
+/**
+ * A change of the memory in use outside PyTorch's allocator. `event`: the last one before the sample that shows it;
+ * `cause`: what took or freed it; `line`: what the program ran then, null if unknown.
+ */
+export interface DeviceUseChange {
+  /** the state after this event; -1: before the first */
+  event: number
+  /** bytes, less than 0 for a decrease */
+  bytes: number
+  cause: 'CUDA context' | 'CUDA graphs' | 'NCCL' | 'cuBLAS' | 'kernels and libraries' | 'other processes'
+  line: string | null
 }
 
 /** A frame of a stack trace. */

@@ -7,6 +7,7 @@ import type { Rgb } from '../shared/inks'
 import { type Box, pixelToX } from '../shared/plot-frame'
 import { positionsIn } from '../shared/x-window'
 import { columnsOf } from './columns'
+import type { DeviceUse } from './device-use'
 import type { SegmentStack } from './segment-stack'
 
 export interface ChartChoice {
@@ -31,6 +32,8 @@ export interface ChartInput extends Omit<EventScene, 'window'> {
   largest: Float64Array | null
   /** Reserved bytes by position of a replay under other settings; null: none is drawn. */
   whatIf: Float64Array | null
+  /** What all processes use of the device; null where it is not known. */
+  use: DeviceUse | null
   choice: ChartChoice
   marks: ChartMark[]
 }

@@ -10,7 +10,7 @@ import { drawCurve, paintSegments, paintStack } from './paint'
 
 /** The parts of reserved memory, or its fragmentation alone. Words of the picture run down the columns. */
 export function paintParts(words: Uint32Array, width: number, height: number, scene: ChartScene): Columns {
-  const { replay, largest, whatIf, inks, choice, window, partsTop } = scene
+  const { replay, largest, whatIf, use, inks, choice, window, partsTop } = scene
   const { data } = scene.context
   const base = !choice.fragmentationOnly
   const columns = columnsOf(data, window, width, base ? 'reserved' : 'fragmentation')
@@ -23,6 +23,7 @@ export function paintParts(words: Uint32Array, width: number, height: number, sc
   if (base) {
     curve(columns.allocatedMax, inks.ink)
     curve(columns.reservedMax, inks.reserved)
+    if (use) curve(maxByColumn(data, window, width, use.used), inks.deviceUsed)
     if (whatIf) curve(maxByColumn(data, window, width, whatIf), inks.accent)
   } else {
     curve(columns.fragmentationMax, inks.reserved)

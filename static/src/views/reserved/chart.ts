@@ -30,7 +30,7 @@ export class ReservedChart extends EventPlot<ChartScene> {
   }
 
   show(input: ChartInput): void {
-    const { context, replay, groups, choice, whatIf } = input
+    const { context, replay, groups, choice, whatIf, use } = input
     const { data, state } = context
     const { clientWidth: width, clientHeight: height } = this.plot
     if (width === 0) return
@@ -41,7 +41,9 @@ export class ReservedChart extends EventPlot<ChartScene> {
     const { mostLost } = this.extremes
     let { most } = this.extremes
     if (whatIf) for (const bytes of whatIf) if (bytes > most) most = bytes
-    this.extent = [choice.fragmentationOnly ? mostLost : most, most]
+    let top = choice.fragmentationOnly ? mostLost : most
+    if (use && !choice.fragmentationOnly) for (const bytes of use.used) if (bytes > top) top = bytes
+    this.extent = [top, most]
     const [parts, segments] = this.extent.map((bytes, i) => Math.max(bytes, context.extent?.[i] ?? 0))
     const hasSegments = choice.segments && replay !== null && replay.segments.count > 0
     this.present({
@@ -103,10 +105,10 @@ export class ReservedChart extends EventPlot<ChartScene> {
   protected describe(scene: ChartScene, at: Point): { lines: readonly Line[]; swatch: string | null } {
     const box = boxAt(scene, at)
     if (!box) return { lines: [], swatch: null }
-    const { context, replay, groups } = scene
+    const { context, replay, groups, use } = scene
     const position = positionAt(scene, at.x, box)
     const row = segmentRowAt(scene, at.y, box, position)
-    return { lines: describeMoment(context.data, replay, groups, position, row), swatch: null }
+    return { lines: describeMoment(context.data, replay, groups, use, position, row), swatch: null }
   }
 
   protected click(scene: ChartScene, at: Point): void {

@@ -13,6 +13,7 @@ export interface LegendInput {
   /** Null where addresses were left out: the parts of what is not allocated are not known. */
   groups: Groups | null
   hasWhatIf: boolean
+  hasDeviceUse: boolean
 }
 
 export class ReservedLegend {
@@ -51,7 +52,7 @@ function areas({ inks, dark, choice, groups }: LegendInput): HTMLElement[] {
 }
 
 /** Areas show one moment of what a pixel's width stands for, lines the most within it. */
-function lines({ inks, choice, groups, hasWhatIf }: LegendInput): HTMLElement[] {
+function lines({ inks, choice, groups, hasWhatIf, hasDeviceUse }: LegendInput): HTMLElement[] {
   const line = (label: string, colour: string): HTMLElement => {
     const mark = h('span', { class: 'swatch line' })
     mark.style.background = colour
@@ -61,6 +62,7 @@ function lines({ inks, choice, groups, hasWhatIf }: LegendInput): HTMLElement[] 
   return [
     segments || !fragmentationOnly ? line('Most allocated', css(inks.ink)) : null,
     parts ? line(fragmentationOnly ? 'Most not allocated' : 'Most reserved', css(inks.reserved)) : null,
+    hasDeviceUse && parts && !fragmentationOnly ? line('Used on the device', css(inks.deviceUsed)) : null,
     hasWhatIf && !fragmentationOnly ? line('Most reserved, replayed', css(inks.accent)) : null,
     parts && fragmentationOnly && groups ? line('Largest free range', css(inks.largest)) : null,
   ].filter((item) => item !== null)

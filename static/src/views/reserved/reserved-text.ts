@@ -9,6 +9,7 @@ import { formatOffset, formatShare, plural } from '../../ui/format'
 import type { Line } from '../shared/describe'
 import type { Groups } from '../shared/groups'
 import type { Figure } from '../shared/figures'
+import { type DeviceUse, deviceFigures } from './device-use'
 
 export function momentName(data: DeviceData, position: number): string {
   if (data.n === 0) return 'final state'
@@ -16,7 +17,7 @@ export function momentName(data: DeviceData, position: number): string {
   return `event ${formatCount(position - 1)}${data.timeUs ? `, ${formatOffset(data.timeUs[position - 1])}` : ''}`
 }
 
-export function figuresOf(data: DeviceData, replay: Replay | null, position: number): Figure[] {
+export function figuresOf(data: DeviceData, replay: Replay | null, use: DeviceUse | null, position: number): Figure[] {
   const reserved = data.reserved[position]
   const figure = (name: string, bytes: number, title: string): Figure => ({
     name,
@@ -28,6 +29,7 @@ export function figuresOf(data: DeviceData, replay: Replay | null, position: num
     figure('Allocated', data.allocated[position], 'Requested bytes of all live allocations'),
     figure('Fragmentation', reserved - data.allocated[position], 'Reserved minus allocated'),
   ]
+  if (use) figures.splice(1, 0, ...deviceFigures(use, reserved, position))
   if (!replay) return figures
   const parts = partsAt(replay, position)
   return [
@@ -54,6 +56,7 @@ export function describeMoment(
   data: DeviceData,
   replay: Replay | null,
   groups: Groups | null,
+  use: DeviceUse | null,
   position: number,
   row: number,
 ): Line[] {
@@ -70,7 +73,7 @@ export function describeMoment(
     if (data.n > 0)
       lines.push({ kind: 'plain', text: `${from} → ${to}${segments.expandable[row] ? ' (at this size)' : ''}` })
   }
-  const [reserved, ...rest] = figuresOf(data, replay, position)
+  const [reserved, ...rest] = figuresOf(data, replay, use, position)
   lines.push({ kind: lines.length ? 'plain' : 'title', text: `${reserved.value} reserved` })
   for (const { name, value } of rest) lines.push({ kind: 'plain', text: `${value} ${name.toLowerCase()}` })
   if (replay) {

@@ -14,6 +14,7 @@ import { type Inks, readInks } from '../shared/inks'
 import type { View, ViewContext, ViewParts } from '../view'
 import { ReservedChart } from './chart'
 import type { ChartChoice, ChartMark } from './chart-layout'
+import { type DeviceUse, deviceUseOf } from './device-use'
 import { doubtsOf } from './doubts'
 import { ReservedLegend } from './legend'
 import { figuresOf, largestFigure, momentName } from './reserved-text'
@@ -26,6 +27,7 @@ const MOST_COPIED = 100_000
 interface Prepared {
   replay: Replay | null
   groups: Groups | null
+  use: DeviceUse | null
   moments: Worst
   isEmpty: boolean
   doubts: string[]
@@ -82,6 +84,7 @@ export class ReservedView implements View {
     return this.prepared.get([data], () => ({
       replay,
       groups: replay && groupsOf(info, replay.segments),
+      use: deviceUseOf(data),
       moments: worstMoments(data, replay?.whollyFree ?? null),
       isEmpty: data.reserved.every((bytes) => bytes === 0),
       doubts: doubtsOf(data, replay),
@@ -91,7 +94,7 @@ export class ReservedView implements View {
   show(context: ViewContext): void {
     const { data, info, state, position, dark } = context
     this.moment.render(context)
-    const { replay, groups, moments, isEmpty, doubts } = this.prepare(context)
+    const { replay, groups, use, moments, isEmpty, doubts } = this.prepare(context)
     this.shown = { context, replay, moments }
     const choice = this.choice(context)
     this.toolbar.render(context, choice, replay !== null)
@@ -104,7 +107,7 @@ export class ReservedView implements View {
     this.body.hidden = this.legend.element.hidden = isEmpty
     const figures = isEmpty
       ? []
-      : [...figuresOf(data, replay, position), ...(replay ? [largestFigure(data, replay, position)] : [])]
+      : [...figuresOf(data, replay, use, position), ...(replay ? [largestFigure(data, replay, position)] : [])]
     fill(
       this.figures,
       ...figures.map(({ name, value, title }) => h('div', { title }, h('dt', {}, name), h('dd', {}, value))),
@@ -117,7 +120,14 @@ export class ReservedView implements View {
     const key = `${dark} ${state.theme}`
     if (this.inks?.key !== key) this.inks = { key, inks: readInks(this.element, dark) }
     const { inks } = this.inks
-    this.legend.render({ inks, dark, choice, groups, hasWhatIf: this.whatIf.curve !== null })
+    this.legend.render({
+      inks,
+      dark,
+      choice,
+      groups,
+      hasWhatIf: this.whatIf.curve !== null,
+      hasDeviceUse: use !== null,
+    })
     const largest = choice.parts && choice.fragmentationOnly && replay ? this.largestOf(data) : null
     this.chart.show({
       context,
@@ -125,6 +135,7 @@ export class ReservedView implements View {
       groups,
       largest,
       whatIf: this.whatIf.curve,
+      use,
       inks,
       choice,
       marks: this.marks(inks, context, moments),
@@ -208,6 +219,7 @@ export class ReservedView implements View {
         reservedMax: [...columns.reservedMax],
         fragmentationMax: [...columns.fragmentationMax],
       },
+      used: copied ? [...(this.prepare(this.shown.context).use?.used ?? [])] : null,
       whatIf: this.whatIf.element.hidden ? null : this.whatIf.debug(),
       boxes: this.chart.boxes(),
       ms: { paint: this.chart.paintMs },

@@ -30,6 +30,8 @@ export interface Inks {
   rounding: Rgb
   pending: Rgb
   allocated: Rgb
+  /** The line of what all processes use of the device. */
+  deviceUsed: Rgb
   /** The line of the largest free range, drawn over the areas of free bytes. */
   largest: Rgb
 }
@@ -61,6 +63,7 @@ export function readInks(element: Element, dark: boolean): Inks {
     pending: read('peak'),
     largest: dark ? oklch(0.87, 0.13, 170) : oklch(0.45, 0.1, 170),
     allocated: dark ? oklch(0.66, 0.1, 250) : oklch(0.66, 0.105, 250),
+    deviceUsed: dark ? oklch(0.82, 0.11, 200) : oklch(0.5, 0.09, 205),
   }
 }
 

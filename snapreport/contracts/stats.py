@@ -158,6 +158,43 @@ class DeviceStats(DeviceNumbers):
     device_use: Annotated[DeviceUse | UnsetType, Meta(description="where samples were recorded")] = UNSET
 
 
+TimeCause = Literal["recomputation", "cudaMalloc", "cudaFree", "copies to the host", "copies to the device"]
+
+
+class TimeCost(Struct, forbid_unknown_fields=True):
+    """What one cause costs. ``count``: of backward functions that ran forward operators again, of calls, of copies;
+    ``host_us``: time of the threads that ran it; ``device_us``: time of its kernels and copies, null where the trace
+    has no activities of a device.
+    """
+
+    cause: TimeCause
+    count: Count
+    host_us: Count
+    device_us: Count | None
+
+
+class StepTime(Struct, forbid_unknown_fields=True):
+    """The time of a training step that the trace covers: from its first allocation to that of the next step."""
+
+    step: int
+    name: str
+    duration_us: Count
+    costs: list[TimeCost]
+
+
+class TimeCosts(Struct, forbid_unknown_fields=True):
+    """What a ``torch.profiler`` trace of the same run says about time. ``matched``: allocations that both have;
+    ``clock_error_us``: median and largest distance of their times, null without any.
+    """
+
+    trace: str
+    matched: Count
+    clock_error_us: list[float] | None
+    duration_us: Count
+    costs: list[TimeCost]
+    steps: list[StepTime]
+
+
 class FileStats(Struct):
     """One snapshot file. ``source``: of a profiler's trace, what wrote it; ``notes``: what was unusual in the file;
     ``stacks``: with --frames, the stack traces of all numbers of stacks in this document.
@@ -169,6 +206,7 @@ class FileStats(Struct):
     devices: list[DeviceStats] = []
     notes: dict[str, Any] = {}
     stacks: dict[str, Frames] | UnsetType = UNSET
+    time: Annotated[TimeCosts | UnsetType, Meta(description="with --profile")] = UNSET
 
 
 class StatsDocument(Struct, tag_field="schema", tag="snapreport-stats/3"):

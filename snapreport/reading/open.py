@@ -16,7 +16,7 @@ import tempfile
 import zipfile
 import zlib
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import IO, TYPE_CHECKING, BinaryIO
 
 from snapreport import plugins, progress, supervision
 from snapreport.errors import SnapshotError, one_line
@@ -26,6 +26,9 @@ from snapreport.reading.decode import decode
 from snapreport.reading.entry_tokens import Unusual
 from snapreport.reading.paths import file_name, is_remote, open_binary, remote_errors, shown_path
 from snapreport.reading.recording import Recording
+
+if TYPE_CHECKING:
+    from snapreport.reading.activity_trace import ActivityTrace
 
 # Maximum growth of a compressed file, in any container. Real snapshots compress to a thirtieth, generated ones with
 # millions of events, whose addresses recur, to a hundredth.
@@ -89,6 +92,28 @@ def _read_by_others(path: str, name: str) -> Recording | None:
         if (raw := read(path)) is not None:
             return decode(raw, name=name, path=shown_path(path), file_bytes=size, pickle_bytes=_limit(size))
     return None
+
+
+def load_activities(path: str) -> ActivityTrace:
+    """The activities in a ``torch.profiler`` trace, compressed or not. Raises :class:`SnapshotError`."""
+    from snapreport.reading.activity_trace import activity_trace
+    from snapreport.reading.json_file import read_json
+
+    try:
+        with contextlib.ExitStack() as files:
+            file = _opened(path, files)
+            file, size = _uncompressed(file, _size(file), files)
+            if not is_json(_head(file)):
+                raise SnapshotError("not a profiler trace: it is no JSON")
+            with progress.stage("reading", size, "B"):
+                found = read_json(file)
+            if type(found) is not tuple:
+                raise SnapshotError("not a profiler trace: it has no traceEvents")
+            return activity_trace(found[0], found[1], Path(path).name)
+    except OSError as error:
+        raise SnapshotError(f"{_place(path)}: cannot be read: {error.strerror or error}") from None
+    except SnapshotError as error:
+        raise SnapshotError(f"{_place(path)}: {error}") from None
 
 
 def _from_json(file: BinaryIO, name: str, path: str, file_bytes: int, size: int) -> Recording:

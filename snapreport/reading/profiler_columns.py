@@ -37,6 +37,7 @@ class _Arguments(msgspec.Struct, gc=False):
     reserved: _Number = msgspec.field(name="Total Reserved", default=None)
     sequence: _Number = msgspec.field(name="Sequence number", default=None)
     forward_thread: _Number = msgspec.field(name="Fwd thread id", default=None)
+    correlation: _Number = None
 
 
 class Event(msgspec.Struct, gc=False):
@@ -126,12 +127,12 @@ def _intervals(events: list[Event], threads: dict[tuple[Any, Any], int], base_ns
             regions.append(kind == ANNOTATION)
     labels: dict[str, int] = {}
     label = np.fromiter((labels.setdefault(str(e.name), len(labels)) for e in kept), np.int32, len(kept))
-    begin = _nanoseconds([e.ts for e in kept], base_ns)
-    sequence = _integers([e.args.sequence if e.args else None for e in kept], "Sequence number", -1)
-    forward_thread = _integers([e.args.forward_thread if e.args else None for e in kept], "Fwd thread id", 0)
+    begin = nanoseconds([e.ts for e in kept], base_ns)
+    sequence = integers([e.args.sequence if e.args else None for e in kept], "Sequence number", -1)
+    forward_thread = integers([e.args.forward_thread if e.args else None for e in kept], "Fwd thread id", 0)
     return Intervals(
         begin,
-        begin + np.maximum(_nanoseconds([e.dur for e in kept], 0), 1),
+        begin + np.maximum(nanoseconds([e.dur for e in kept], 0), 1),
         np.fromiter((_thread(e, threads) for e in kept), np.int32, len(kept)),
         label,
         sequence,
@@ -143,16 +144,16 @@ def _intervals(events: list[Event], threads: dict[tuple[Any, Any], int], base_ns
 
 def _instants(memory: list[Event], threads: dict[tuple[Any, Any], int], base_ns: int) -> Instants:
     arguments = [e.args for e in memory if e.args is not None]
-    time = _nanoseconds([e.ts for e in memory], base_ns)
+    time = nanoseconds([e.ts for e in memory], base_ns)
     order = np.argsort(time, kind="stable")
-    size = _integers([a.size for a in arguments], "Bytes")
+    size = integers([a.size for a in arguments], "Bytes")
     if len(size) and int(np.abs(size).max()) > MAX_SIZE:
         raise SnapshotError(f"a memory event of {int(np.abs(size).max())} bytes, more than any memory")
-    address = _integers([a.address for a in arguments], "Addr", 0, np.uint64)
-    device = _integers([a.device for a in arguments], "Device Id", -1)
-    device_type = _integers([a.device_type for a in arguments], "Device Type", 0)
+    address = integers([a.address for a in arguments], "Addr", 0, np.uint64)
+    device = integers([a.device for a in arguments], "Device Id", -1)
+    device_type = integers([a.device_type for a in arguments], "Device Type", 0)
     totals = [
-        np.clip(_integers(values, key, -1), -1, MAX_SIZE)
+        np.clip(integers(values, key, -1), -1, MAX_SIZE)
         for key, values in (
             ("Total Allocated", [a.allocated for a in arguments]),
             ("Total Reserved", [a.reserved for a in arguments]),
@@ -172,13 +173,13 @@ def _flows(events: list[Event], threads: dict[tuple[Any, Any], int], base_ns: in
     rows = [(forward[e.id], e) for e in events if e.cat == FLOW and e.ph == "f" and e.id in forward]
     begin, end = ([pair[i] for pair in rows] for i in (0, 1))
     columns = [
-        np.array([_thread(e, threads) for e in begin], np.int64), _nanoseconds([e.ts for e in begin], base_ns),
-        np.array([_thread(e, threads) for e in end], np.int64), _nanoseconds([e.ts for e in end], base_ns),
+        np.array([_thread(e, threads) for e in begin], np.int64), nanoseconds([e.ts for e in begin], base_ns),
+        np.array([_thread(e, threads) for e in end], np.int64), nanoseconds([e.ts for e in end], base_ns),
     ]  # fmt: skip
     return np.stack(columns, axis=1) if rows else np.zeros((0, 4), np.int64)
 
 
-def _nanoseconds(values: list[Any], base_ns: int) -> np.ndarray:
+def nanoseconds(values: list[Any], base_ns: int) -> np.ndarray:
     """Int64 ns of times in µs. Their fractions fit a float64 for some 50 days, so the base is added afterwards."""
     try:
         micro = np.array([0.0 if value is None else value for value in values], np.float64)
@@ -190,7 +191,7 @@ def _nanoseconds(values: list[Any], base_ns: int) -> np.ndarray:
     return whole.astype(np.int64) * 1000 + np.rint((micro - whole) * 1000).astype(np.int64) + base_ns
 
 
-def _integers(values: list[Any], key: str, absent: int | None = None, dtype: Any = np.int64) -> np.ndarray:
+def integers(values: list[Any], key: str, absent: int | None = None, dtype: Any = np.int64) -> np.ndarray:
     try:
         return np.fromiter((absent if value is None else int(value) for value in values), dtype, len(values))
     except (ValueError, TypeError, OverflowError):

@@ -1,0 +1,69 @@
+"""What a ``torch.profiler`` trace says of time: operators, calls of the CUDA runtime, kernels and copies.
+
+Its times are ``baseTimeNanoseconds`` plus ``ts`` (µs), in ns since 1970 (``ChromeTraceBaseTime`` of libkineto,
+which PyTorch links). The memory recorder's ``time_us`` come from the same counter of the processor by the
+same conversion, ``c10::ApproximateClockToUnixTimeConverter``, so that no shift has to be found.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from snapreport.reading.profiler_columns import MEMORY, OPERATORS, Event, integers, nanoseconds
+
+# Categories of libkineto's activities (libkineto/src/ActivityType.cpp).
+OPERATOR, RUNTIME, KERNEL, COPY = "operator", "runtime", "kernel", "copy"
+_KINDS = {
+    **dict.fromkeys(OPERATORS, OPERATOR), "cuda_runtime": RUNTIME, "cuda_driver": RUNTIME, "runtime": RUNTIME,
+    "kernel": KERNEL, "gpu_memset": KERNEL, "gpu_memcpy": COPY, "memcpy": COPY,
+}  # fmt: skip
+SCHEMA: dict[str, Any] = {
+    "kind": pl.Enum((OPERATOR, RUNTIME, KERNEL, COPY)), "name": pl.String, "begin": pl.Int64, "end": pl.Int64,
+    "thread": pl.Int32, "is_forward": pl.Boolean, "correlation": pl.Int64,
+}  # fmt: skip
+_CUDA = 1  # c10::DeviceType
+
+
+@dataclass(frozen=True, eq=False)
+class ActivityTrace:
+    """intervals: a row per activity: ``begin``, ``end`` ns since 1970; ``is_forward``: an operator that creates a node
+    of the graph; ``correlation`` of a call and of the kernel that it starts, -1: none. allocations: ``time`` ns,
+    ``addr`` UInt64 of the CUDA allocations that the profiler has seen, in order of time.
+    """
+
+    name: str
+    intervals: pl.DataFrame
+    allocations: pl.DataFrame
+
+
+def activity_trace(events: list[Event], base_ns: int, name: str) -> ActivityTrace:
+    """Raises :class:`SnapshotError` for an event whose time or number is none."""
+    used = [event for event in events if event.ph == "X" and (event.cat or "").lower() in _KINDS]
+    threads: dict[tuple[object, object], int] = {}
+    begin = nanoseconds([event.ts for event in used], base_ns)
+    sequence = integers([event.args and event.args.sequence for event in used], "Sequence number", -1)
+    forward_thread = integers([event.args and event.args.forward_thread for event in used], "Fwd thread id", 0)
+    intervals = pl.DataFrame(
+        {
+            "kind": [_KINDS[(event.cat or "").lower()] for event in used],
+            "name": [str(event.name) for event in used],
+            "begin": begin,
+            "end": begin + np.maximum(nanoseconds([event.dur for event in used], 0), 0),
+            "thread": [threads.setdefault((event.pid, event.tid), len(threads)) for event in used],
+            "is_forward": (sequence >= 0) & (forward_thread == 0),
+            "correlation": integers([event.args and event.args.correlation for event in used], "correlation", -1),
+        },
+        SCHEMA,
+    )
+    memory = [e for e in events if e.name == MEMORY and e.args is not None and e.args.address is not None]
+    size = integers([e.args and e.args.size for e in memory], "Bytes", 0)
+    device = integers([e.args and e.args.device_type for e in memory], "Device Type", 0)
+    allocations = pl.DataFrame({
+        "time": nanoseconds([event.ts for event in memory], base_ns),
+        "addr": integers([e.args and e.args.address for e in memory], "Addr", 0, np.uint64),
+    }).filter(pl.Series((size > 0) & (device == _CUDA), dtype=pl.Boolean))  # fmt: skip
+    return ActivityTrace(name, intervals.sort("begin", maintain_order=True), allocations.sort("time"))

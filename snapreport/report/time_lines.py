@@ -1,0 +1,71 @@
+"""What memory costs in time, by a profiler trace, as lines of text."""
+
+from __future__ import annotations
+
+import statistics
+
+from snapreport.contracts.stats import StepTime, TimeCost, TimeCosts
+from snapreport.number_format import count_text, duration_text, plural, share_text
+from snapreport.terminal import aligned, visible
+
+LONG = 1.2
+"""Times the median of all steps that a step takes to be called long."""
+FEWEST_STEPS = 3
+_UNITS = {
+    "recomputation": "segment", "cudaMalloc": "call", "cudaFree": "call", "copies to the host": "copy",
+    "copies to the device": "copy",
+}  # fmt: skip
+_NAMES = {"recomputation": "recomputation of checkpoints"}
+
+
+def time_lines(costs: TimeCosts) -> list[str]:
+    """A title, how well both clocks agree, a table of causes, and what the longest step had more of."""
+    error = (
+        f"allocations of both are {costs.clock_error_us[0]:.1f} µs apart (median of {count_text(costs.matched)}), "
+        f"{costs.clock_error_us[1]:.1f} µs at most"
+        if costs.clock_error_us
+        else "it has no memory events, so the clocks were not compared"
+    )
+    lines = [f"Time in {visible(costs.trace)}: {duration_text(costs.duration_us)}; {error}"]
+    if not costs.costs:
+        return [*lines, "  Nothing in it was caused by memory: no allocation, copy or recomputation."]
+    has_device = any(one.device_us is not None for one in costs.costs)
+    rows = [["", "", "host", "of the trace", *(["device"] if has_device else [])]]
+    rows += [
+        [
+            _NAMES.get(one.cause, one.cause),
+            _counted(one),
+            duration_text(one.host_us),
+            share_text(one.host_us, costs.duration_us),
+            *([duration_text(one.device_us or 0)] if has_device else []),
+        ]
+        for one in costs.costs
+    ]
+    return [*lines, *aligned(rows), *_longest(costs.steps)]
+
+
+def _counted(cost: TimeCost) -> str:
+    unit = _UNITS[cost.cause]
+    return plural(cost.count, unit) if unit != "copy" or cost.count == 1 else f"{count_text(cost.count)} copies"
+
+
+def _longest(steps: list[StepTime]) -> list[str]:
+    """A sentence about the longest step, where it is longer than most."""
+    if len(steps) < FEWEST_STEPS:
+        return []
+    longest, median = max(steps, key=lambda one: one.duration_us), statistics.median(one.duration_us for one in steps)
+    if longest.duration_us < LONG * median:
+        return []
+    usual = {
+        cause: statistics.median(sum(one.host_us for one in step.costs if one.cause == cause) for step in steps)
+        for cause in _UNITS
+    }
+    more = sorted(((one.host_us - usual[one.cause], one.cause) for one in longest.costs), reverse=True)
+    parts = [
+        f"{duration_text(int(extra))} more in {_NAMES.get(cause, cause)}"
+        for extra, cause in more
+        if extra >= 0.1 * (longest.duration_us - median)
+    ]
+    why = f": {', '.join(parts)}" if parts else "; no cause of memory explains a tenth of that"
+    times = f"{longest.duration_us / median:.1f} times the median of {duration_text(int(median))}"
+    return [f"The longest step, {visible(longest.name)}, took {duration_text(longest.duration_us)}, {times}{why}."]

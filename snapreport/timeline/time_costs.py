@@ -1,0 +1,137 @@
+"""What memory costs in time, by a ``torch.profiler`` trace of the same run: allocations, copies, recomputation."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from snapreport.contracts.stats import StepTime, TimeCause, TimeCost, TimeCosts
+from snapreport.errors import SnapshotError
+from snapreport.reading.activity_trace import COPY, KERNEL, OPERATOR, RUNTIME, ActivityTrace
+from snapreport.timeline.annotations import clock_of
+from snapreport.timeline.interface import Timeline
+
+# The engine runs each node of the graph within an operator of this name. A forward operator within it, one that makes
+# a node itself, is what a checkpoint runs again.
+_NODE = "autograd::engine::evaluate_function"
+_CALLS: dict[TimeCause, str] = {
+    "cudaMalloc": r"^(cudaMalloc(Async|FromPoolAsync)?|cuMem(Create|Map|SetAccess|AddressReserve))(_v\d+)?$",
+    "cudaFree": r"^(cudaFree(Async)?|cuMem(Unmap|Release|AddressFree))(_v\d+)?$",
+}
+_COPIES: dict[TimeCause, str] = {"copies to the host": "DtoH", "copies to the device": "HtoD"}
+
+
+def time_costs(timelines: list[Timeline], trace: ActivityTrace) -> TimeCosts:
+    """Raises :class:`SnapshotError` for the trace of another run, whose times and those of the events do not meet."""
+    clocks = [clock for one in timelines if len(one.events) and (clock := clock_of(one.events)) is not None]
+    intervals = trace.intervals
+    if not clocks or not len(intervals):
+        raise SnapshotError(f"{trace.name}: nothing to join: no times in {'the trace' if clocks else 'the snapshot'}")
+    begin, end = intervals["begin"].to_numpy().min(), intervals["end"].to_numpy().max()
+    first, last = min(clock[0] for clock in clocks), max(clock[-1] for clock in clocks)
+    if begin // 1000 > last or end // 1000 < first:
+        raise SnapshotError(f"{trace.name}: a trace of another time than the snapshot's: not of the same run")
+    distance = _distance(timelines, trace)
+    causes = _causes(intervals)
+    return TimeCosts(
+        trace=trace.name,
+        matched=len(distance),
+        clock_error_us=[round(float(np.median(distance)), 2), float(distance.max())] if len(distance) else None,
+        duration_us=int(end - begin) // 1000,
+        costs=_sums(causes),
+        steps=_steps(timelines, causes, int(begin), int(end)),
+    )
+
+
+def _distance(timelines: list[Timeline], trace: ActivityTrace) -> np.ndarray:
+    """Float64 µs from each allocation that the profiler has to the nearest one of its address in the snapshot."""
+    events = pl.concat([one.events.filter(pl.col("action").cast(pl.String) == "alloc") for one in timelines])
+    own = events.select("addr", "time_us", time=pl.col("time_us") * 1000).drop_nulls().sort("time")
+    near = trace.allocations.join_asof(own, on="time", by="addr", strategy="nearest", check_sortedness=False)
+    found = near.drop_nulls("time_us")
+    distance: np.ndarray = np.abs(found["time"].to_numpy() / 1000 - found["time_us"].to_numpy())
+    # One that the ring buffer has lost, or that was allocated outside of it, is nearest to another one.
+    return distance[distance < 1000]
+
+
+def _causes(intervals: pl.DataFrame) -> pl.DataFrame:
+    """``cause``, ``begin``, ``end`` (ns) of what the host does for it, ``device`` Int64 ns, null without a device."""
+    device = intervals.filter(pl.col("kind").is_in([KERNEL, COPY])).with_columns(device=pl.col("end") - pl.col("begin"))
+    has_device = bool(len(device))
+    calls = intervals.filter(pl.col("kind") == RUNTIME)
+    zero = pl.lit(0 if has_device else None, pl.Int64)
+    found = [
+        calls.filter(pl.col("name").str.contains(names)).select(
+            pl.lit(cause).alias("cause"), "begin", "end", device=zero
+        )
+        for cause, names in _CALLS.items()
+    ]
+    started = calls.filter(pl.col("correlation") >= 0).unique("correlation", keep="first")
+    for cause, name in _COPIES.items():
+        copies = device.filter((pl.col("kind") == COPY) & pl.col("name").str.contains(name))
+        joined = copies.select("correlation", "device").join(started, "correlation", maintain_order="left")
+        found.append(joined.select(pl.lit(cause).alias("cause"), "begin", "end", "device"))
+    found.append(_recomputed(intervals, started, device if has_device else None))
+    return pl.concat(found)
+
+
+def _recomputed(intervals: pl.DataFrame, started: pl.DataFrame, device: pl.DataFrame | None) -> pl.DataFrame:
+    """The recomputations of checkpoints: in each outermost node of a backward pass, from the first forward operator to
+    the last.
+    """
+    operators = intervals.filter(pl.col("kind") == OPERATOR).sort("thread", "begin")
+    nodes = operators.filter(pl.col("name").str.starts_with(_NODE)).with_columns(
+        before=pl.col("end").cum_max().shift(1).over("thread")
+    )
+    nodes = nodes.filter(pl.col("before").is_null() | (pl.col("begin") >= pl.col("before"))).with_row_index("node")
+    around = nodes.select("thread", "begin", "node", until="end").sort("begin")
+    inside = (
+        operators.filter("is_forward").sort("begin").join_asof(around, on="begin", by="thread", check_sortedness=False)
+    )
+    inside = inside.filter(pl.col("end") <= pl.col("until"))
+    spans = inside.group_by("node", maintain_order=True).agg(
+        pl.col("thread").first(), pl.col("begin").min(), pl.col("end").max()
+    )
+    spans = spans.with_columns(cause=pl.lit("recomputation"))
+    if device is None:
+        return spans.select("cause", "begin", "end", device=pl.lit(None, pl.Int64))
+    kernels = device.select("correlation", "device").join(
+        started.select("correlation", "thread", "begin"), "correlation"
+    )
+    ranges = spans.select("thread", "begin", "node", until="end").sort("begin")
+    own = (
+        kernels.sort("begin")
+        .join_asof(ranges, on="begin", by="thread", check_sortedness=False)
+        .filter(pl.col("begin") <= pl.col("until"))
+    )
+    sums = own.group_by("node").agg(pl.col("device").sum())
+    joined = spans.join(sums, "node", "left", maintain_order="left")
+    return joined.select("cause", "begin", "end", pl.col("device").fill_null(0))
+
+
+def _sums(causes: pl.DataFrame) -> list[TimeCost]:
+    """Of all causes that occur, most time of the host first. Calls that run at the same time in two threads count
+    twice.
+    """
+    host, device = pl.col("end") - pl.col("begin"), pl.col("device")
+    rows = causes.group_by("cause").agg(
+        count=pl.len(), host=host.sum() // 1000, device=pl.when(device.is_not_null().any()).then(device.sum() // 1000)
+    )
+    return [TimeCost(*row) for row in rows.sort("host", "cause", descending=[True, False]).iter_rows()]
+
+
+def _steps(timelines: list[Timeline], causes: pl.DataFrame, begin: int, end: int) -> list[StepTime]:
+    """The steps that lie wholly within the trace."""
+    timeline = max(timelines, key=lambda one: len(one.steps))
+    clock = clock_of(timeline.events) if len(timeline.events) else None
+    if clock is None:
+        return []
+    steps = timeline.steps.sort("first_event")
+    starts = clock[steps["first_event"].to_numpy()] * 1000
+    ends = np.append(starts[1:], clock[steps["last_event"].to_numpy()[-1:]] * 1000)
+    found = []
+    for row, (since, until) in zip(steps.iter_rows(named=True), zip(starts, ends, strict=True), strict=True):
+        if since >= begin and until <= end:
+            own = causes.filter(pl.col("begin").is_between(since, until, closed="left"))
+            found.append(StepTime(row["step"], row["name"], int(until - since) // 1000, _sums(own)))
+    return found

@@ -1,0 +1,109 @@
+"""What memory costs in time, by a profiler trace and a snapshot of one run: over the fake driver and by hand."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import cli
+import pytest
+from fake_torch import PROGRAMS, FakeTorch
+from planted_trace import Recording
+
+START = 1_790_857_026_000_000  # µs since 1970, of the base
+
+
+def activity(cat: str, name: str, at: float, dur: float, **args: Any) -> dict[str, Any]:
+    return {
+        "ph": "X",
+        "cat": cat,
+        "name": name,
+        "pid": 1,
+        "tid": args.pop("tid", 1),
+        "ts": at,
+        "dur": dur,
+        "args": args,
+    }
+
+
+def by_hand(folder: Path) -> tuple[Path, Path]:
+    """Four steps of 1 ms, in the third of which cudaMalloc takes 2 ms and a checkpoint runs its forward pass again."""
+    device = Recording()
+    events: list[dict[str, Any]] = [activity("cpu_op", "aten::empty", 0, 1)]
+    starts = [10, 1010, 2010, 6010]
+    for number, at in enumerate(starts):
+        block = device.request(32 + number)
+        for event in device.trace:
+            event.setdefault("time_us", START + at)
+        address = block
+        events.append({
+            "ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1, "ts": at + 0.5,
+            "args": {"Bytes": 1, "Addr": address, "Device Type": 1, "Device Id": 0},
+        })  # fmt: skip
+        events += [
+            activity("cpu_op", "aten::mm", at + 100, 50, **{"Sequence number": 7, "Fwd thread id": 0}),
+            activity("cpu_op", "autograd::engine::evaluate_function: MmBackward0", at + 300, 500, tid=2),
+            activity("cpu_op", "aten::mm", at + 700, 20, tid=2),
+        ]
+        if number == 2:
+            events += [
+                activity("cuda_runtime", "cudaMalloc", at + 20, 2000),
+                activity("cpu_op", "aten::mm", at + 320, 30, tid=2, **{"Sequence number": 9, "Fwd thread id": 0}),
+                activity("cuda_runtime", "cudaLaunchKernel", at + 330, 5, tid=2, correlation=5),
+                activity("cpu_op", "aten::gelu", at + 360, 40, tid=2, **{"Sequence number": 10, "Fwd thread id": 0}),
+                activity("kernel", "gemm", at + 5000, 300, tid=7, correlation=5, device=0),
+                activity("cuda_runtime", "cudaMemcpyAsync", at + 850, 60, correlation=6),
+                activity("gpu_memcpy", "Memcpy DtoH (Device -> Pinned)", at + 5400, 90, tid=7, correlation=6),
+                activity("kernel", "other", at + 5500, 1000, tid=7, correlation=99),
+            ]
+    events.append(activity("cpu_op", "aten::empty", 7500, 1))
+    snapshot = device.snapshot()
+    snapshot["snapreport"] = {
+        "schema": "snapreport-recording/1",
+        "steps": [[i + 1, START + at - 5] for i, at in enumerate([*starts[1:], 7100])],
+    }  # fmt: skip
+    files = folder / "run.pickle", folder / "trace.json"
+    files[0].write_bytes(pickle.dumps(snapshot))
+    files[1].write_text(json.dumps({"baseTimeNanoseconds": START * 1000, "traceEvents": events}))
+    return files
+
+
+def test_costs_by_hand(tmp_path: Path) -> None:
+    snapshot, trace = by_hand(tmp_path)
+    time = cli.in_process("stats", snapshot, "--profile", trace, "--json").json["snapshots"][0]["time"]
+    assert {one["cause"]: (one["count"], one["host_us"], one["device_us"]) for one in time["costs"]} == {
+        "cudaMalloc": (1, 2000, 0), "recomputation": (1, 80, 300), "copies to the host": (1, 60, 90),
+    }  # fmt: skip
+    assert (time["matched"], time["clock_error_us"]) == (4, [0.5, 0.5]) and time["duration_us"] == 8510
+    assert [one["duration_us"] for one in time["steps"]][1:3] == [1000, 4000]
+    assert [len(one["costs"]) for one in time["steps"]] == [0, 0, 3, 0][: len(time["steps"])]
+    text = " ".join(cli.in_process("stats", snapshot, "--profile", trace).out.split())
+    assert "recomputation of checkpoints 1 segment 0.1 ms 0.9% 0.3 ms" in text
+    assert "took 4.0 ms" in text and "2.0 ms more in cudaMalloc" in text
+
+
+def test_a_trace_of_another_run_is_refused(tmp_path: Path) -> None:
+    snapshot, trace = by_hand(tmp_path)
+    document = json.loads(trace.read_text())
+    document["baseTimeNanoseconds"] += 60 * 10**9
+    trace.write_text(json.dumps(document))
+    done = cli.in_process("stats", snapshot, "--profile", trace)
+    assert done.code == 2 and "not of the same run" in done.err
+    trace.write_text("[1]")
+    assert cli.in_process("stats", snapshot, "--profile", trace).code == 2
+    assert cli.in_process("stats", snapshot, "--profile", trace, "--brief").code == 2
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_recomputation_of_a_program(torch_cuda: FakeTorch, tmp_path: Path, reentrant: bool) -> None:
+    """As often as the program's own modules ran again, no longer than they took; on one clock with the allocations."""
+    done = torch_cuda.run(PROGRAMS / "profiled_checkpoints.py", tmp_path / "run", int(reentrant))
+    assert done.code == 0, done.err
+    own = json.loads(done.out)
+    files = tmp_path / "run.pickle", tmp_path / "run.json"
+    time = cli.in_process("stats", files[0], "--profile", files[1], "--json").json["snapshots"][0]["time"]
+    [cost] = [one for one in time["costs"] if one["cause"] == "recomputation"]
+    assert cost["count"] == own["recomputed"] and 0 < cost["host_us"] <= own["recomputed_us"]
+    assert time["matched"] > 100 and time["clock_error_us"][0] < 50

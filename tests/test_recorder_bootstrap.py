@@ -35,7 +35,7 @@ def bootstrapped(code: str, *path: Path) -> subprocess.CompletedProcess[str]:
 
 def test_recorder_imports_nothing_else() -> None:
     """It runs in processes that have torch and the standard library, and none of snapreport's dependencies."""
-    allowed = {*sys.stdlib_module_names, "torch", "snapreport", "zstandard", "compression"}
+    allowed = {*sys.stdlib_module_names, "torch", "snapreport", "zstandard", "compression", "pynvml"}
     # The callbacks are imported in programs that use these.
     allowed |= {"lightning", "pytorch_lightning", "transformers"}
     for path in (PACKAGE / "recorder").rglob("*.py"):

@@ -47,8 +47,9 @@ def share_text(part: int, whole: int) -> str:
 
 
 def duration_text(microseconds: int) -> str:
-    """``48.0 ms``, from a second on ``11.9 s``."""
-    return f"{microseconds / 1e6:,.1f} s" if microseconds >= 1_000_000 else f"{microseconds / 1e3:,.1f} ms"
+    """``48.0 ms``, ``225 ms``, from a second on ``11.9 s``."""
+    number, unit = (microseconds / 1e6, "s") if microseconds >= 999_500 else (microseconds / 1e3, "ms")
+    return f"{number:,.{0 if number >= 99.95 else 1}f} {unit}"
 
 
 def plural(value: int, noun: str) -> str:

@@ -4,6 +4,7 @@ selects.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -90,8 +91,39 @@ def evidence(
             and one.lives_at(device.peak_event)
         )  # fmt: skip
         row["loaded_peak_bytes"] = told["loaded_peak_bytes"]  # against programs that ran: tests/test_remedies.py
+    if "attempt_bytes" in told:
+        row["attempt_bytes"] = _largest_attempt(device)
+    if "iterations" in told:
+        row |= _collection([device.allocations[n] for n in change or {}])
     if "retained_bytes" in told:
         row["retained_bytes"] = told[
             "retained_bytes"
         ]  # against a program that releases its graphs: tests/test_advice_rules.py
     return row
+
+
+def _largest_attempt(device: oracle.Device) -> int:
+    """Bytes of the most activations that nothing in a backward pass frees, and that go with no allocation between."""
+    births = [i for i, event in enumerate(device.events) if event["action"] == "alloc"]
+    groups: dict[int, int] = {}
+    for one in device.allocations:
+        if one.alloc_event < 0 or one.category != "activation":
+            continue
+        frames = device.events[one.free_event].get("frames") or () if one.free_event >= 0 else ()
+        if not any(frame["name"] == "backward" for frame in frames):
+            at = bisect_left(births, one.free_event) if one.free_event >= 0 else len(births)
+            groups[at] = groups.get(at, 0) + one.size
+    return max(groups.values())
+
+
+def _collection(selected: Sequence[oracle.Allocation]) -> Row:
+    """The results are of the line of several that allocates the largest; what comes after them is computed from all."""
+    lines: dict[oracle.Frames, list[oracle.Allocation]] = {}
+    for one in selected:
+        lines.setdefault(one.stack, []).append(one)
+    results = max((line for line in lines.values() if len(line) >= 4), key=lambda line: line[0].size)
+    last = max(one.alloc_event for one in results)
+    return {
+        "iterations": len(results),
+        "joined_bytes": sum(one.size for one in selected if one.alloc_event > last),
+    }

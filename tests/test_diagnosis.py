@@ -13,6 +13,7 @@ from snapreport.contracts.finding import Evidence
 from snapreport.findings.advice_context import AdviceEvidence, CombinedRow
 from snapreport.findings.diagnosis import diagnosis
 from snapreport.findings.model import Finding
+from snapreport.findings.reference_cycles import CycleEvidence
 from snapreport.findings.saving import SavingRow
 from tests import corpus
 
@@ -71,6 +72,24 @@ def test_what_holds_the_peak_where_no_remedy_is_replayed() -> None:
     small, estimate = advice("checkpointing", GIB), advice("mixed-precision", 8 * GIB, confidence="estimate")
     assert said(PEAK, small, estimate) == ["Activations and parameters hold 55% of the peak."]
     assert said(Finding("peak", 0, "info", "x", bytes=20 * GIB, evidence=Holding(categories=PARTS[:1]))) == []
+
+
+def test_a_line_explains_a_peak_of_unknown_use() -> None:
+    row = {"stack": 1, "line": "fill pool.py:3", "category": "unknown", "bytes": 12 * GIB, "category_bytes": 12 * GIB}
+    assert said(replace(PEAK, evidence=Holding(categories=PARTS[:1], stacks=[row]))) == [
+        "fill pool.py:3 allocated 60% of the peak."
+    ]
+    assert said(replace(PEAK, evidence=Holding(categories=PARTS[:1], stacks=[{**row, "bytes": 9 * GIB}]))) == []
+
+
+def test_a_reference_cycle_comes_after_remedies() -> None:
+    evidence = CycleEvidence(bursts=1, burst_bytes=8 * GIB, burst_count=8, share_of_bytes=1.0)
+    cycle = Finding(
+        "leak", 0, "info", "Possible reference cycle: x", ["y", "Break it."], bytes=8 * GIB, evidence=evidence
+    )
+    assert said(PEAK, cycle) == ["Possible reference cycle: x.", "Break it."]
+    assert len(said(PEAK, replace(cycle, bytes=5 * GIB))) == 1
+    assert said(PEAK, cycle, advice("checkpointing", 9 * GIB))[0].startswith("Activations of repeated layers")
 
 
 def test_an_estimate_says_so() -> None:

@@ -22,6 +22,7 @@ from planted import path_of
 from snapreport.findings.run import KINDS
 
 MIB = 1 << 20
+MISTAKES = Path(__file__).parent / "recordings" / "mistakes"
 SMALL = {"layers": 2, "hidden": 128, "heads": 4, "sequence": 64}
 # Causes that no snapshot of the corpus has.
 PLANTED = {
@@ -114,6 +115,20 @@ def test_every_number(telling_path: Path) -> None:
 def test_every_number_of_planted_causes(name: str) -> None:
     preset, changes = PLANTED[name]
     check(path_of(preset, **changes))
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "size"),
+    [
+        ("retries", "attempt_bytes", 10 * 8192 * 768 * 4),  # of ten layers, what Tanh makes of 8,192 rows of 768
+        ("validation", "iterations", 24),
+        ("validation", "joined_bytes", 24 * 8 * 96 * 96 * 8),  # indices of 24 batches of eight pictures
+    ],
+)
+def test_numbers_of_recorded_mistakes(name: str, number: str, size: int) -> None:
+    path = MISTAKES / f"{name}.pickle.xz"
+    assert f"advice.evidence.{number}" in check(path)
+    assert size in [finding.evidence.get(number) for finding in case(path).found]
 
 
 def test_all_kinds_and_all_exceptions_occur() -> None:

@@ -81,11 +81,21 @@ def test_a_rule_fires_where_its_cause_is(name: str) -> None:
         ("adam", "foreach-optimizer", "witnesses.py:29"),  # of the optimizer's constructor, which allocates nothing
         ("masked_model", "fused-attention", "kit.py:109"),
         ("replaced", "second-model", None),  # its blocks come from before the trace
+        ("retried", "exception-holds", "mistakes.py:208"),
     ],
 )
 def test_the_line_to_change(name: str, rule: str, where: str | None) -> None:
     (place,) = (finding.evidence["where"] for finding in found(name) if finding.evidence.get("rule") == rule)
     assert place == where or place.endswith(f"/{where}")
+
+
+@pytest.mark.parametrize("name", CAUSES)
+def test_a_line_or_why_none_is_known(name: str) -> None:
+    for finding in found(name):
+        if finding.kind == "advice":
+            evidence = finding.evidence
+            assert bool(evidence["where"]) != bool(evidence["where_unknown"]), evidence["rule"]
+            assert evidence["line"] or evidence["effort"] != "one line" or evidence["rule"] == "empty-cache"
 
 
 def test_a_whole_graph_is_not_halved() -> None:

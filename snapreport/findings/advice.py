@@ -133,6 +133,7 @@ def _finding(
     if saving and _is_limited(advice, saving):
         detail.append(_second_maximum(timeline, saving, _freed(advice, saving)))
     detail += [combined.sentence for combined in (both, following) if combined]
+    place = place_of(context, advice)
     evidence = replace(
         advice.evidence,
         rule=advice.rule,
@@ -145,7 +146,8 @@ def _finding(
         url=advice.url,
         effort=advice.effort,
         priority=_priority(timeline, advice, saving),
-        where=place_of(context, advice),
+        where=place.where,
+        where_unknown=place.unknown,
         line=advice.line,
     )
     return Finding(

@@ -141,6 +141,7 @@ def _several_graphs(context: AdviceContext) -> Advice | None:
         confidence="estimate",
         evidence=PassesEvidence(passes=passes, gradient_bytes=gradients),
         effort=ONE_LINE,
+        line="loss.backward()",
     )
 
 
@@ -169,6 +170,7 @@ def _accumulation(context: AdviceContext) -> Advice | None:
         share,
         evidence=AccumulationEvidence(gradient_bytes=gradients),
         effort=SLOWER,
+        line="for part in batch.chunk(2): (loss_of(part) / 2).backward()",
     )
 
 

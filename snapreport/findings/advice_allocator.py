@@ -65,7 +65,7 @@ def _split_size(context: AdviceContext) -> Advice | None:
         context,
         "max-split-size",
         sentence("Set `max_split_size_mb:{limit}`", limit=limit),
-        sentence("`PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:{limit}`", limit=limit),
+        f"PYTORCH_CUDA_ALLOC_CONF=max_split_size_mb:{limit}",
         finding,
         replayed,
     )
@@ -115,6 +115,7 @@ def _setting_advice(
         _CONF,
         link=finding.link,
         effort=SETTING,
+        line=how if "=" in how else None,
         evidence=SettingEvidence(
             reserved_bytes=replayed.before,
             replayed_bytes=replayed.after,
@@ -204,6 +205,7 @@ def _collect(context: AdviceContext) -> Advice | None:
         confidence="estimate",
         link=finding.link,
         effort=SETTING,
+        line="PYTORCH_CUDA_ALLOC_CONF=garbage_collection_threshold:0.8",
     )
 
 

@@ -9,6 +9,7 @@ from snapreport.findings.attention_scores import attention_scores
 from snapreport.sentence import sentence
 
 _SDPA = "https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html"
+_CALL = "out = torch.nn.functional.scaled_dot_product_attention(q, k, v)"
 _KERNELS = "https://docs.pytorch.org/docs/stable/generated/torch.nn.attention.sdpa_kernel.html"
 
 
@@ -18,9 +19,10 @@ def _math_kernel(context: AdviceContext) -> Advice | None:
     if not context.is_much(size):
         return None
     kernel = "Let scaled_dot_product_attention use a fused kernel"
+    line = "with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.EFFICIENT_ATTENTION):"
     holds = sentence("Its math kernel holds {}: scores, softmax and copies of queries and keys.", context.share(size))
     if not scores.is_recorded:
-        kernel = "Use scaled_dot_product_attention with a fused kernel"
+        kernel, line = "Use scaled_dot_product_attention with a fused kernel", _CALL
         holds = sentence(
             "One line of Python makes {} of attention scores: the math kernel of scaled_dot_product_attention, or a "
             "product and softmax of its own.",
@@ -41,6 +43,7 @@ def _math_kernel(context: AdviceContext) -> Advice | None:
         mask,
         functions=("_scaled_dot_product_attention_math",),
         effort=ONE_LINE,
+        line=line,
     )
 
 
@@ -62,7 +65,7 @@ def _written(context: AdviceContext) -> Advice | None:
         mask,
         functions=("softmax",),
         effort=ONE_LINE,
-        line="out = torch.nn.functional.scaled_dot_product_attention(q, k, v)",
+        line=_CALL,
     )
 
 

@@ -62,8 +62,8 @@ class CombinedRow(Row):
 
 class AdviceEvidence(Evidence, kw_only=True):
     """``rule`` and its replayed saving. ``priority``: 0 for what a person does first, 2 for estimates. ``where``: the
-    line of the program that allocates most of the bytes, ``/app/model.py:12``; ``line``: as it should read, where the
-    rule says it. A rule with numbers of its own has a subclass.
+    line of the program to change, ``/app/model.py:12``, or else ``where_unknown``: why no stack trace has it.
+    ``line``: as it should read, where the rule says it. A rule with numbers of its own has a subclass.
     """
 
     rule: str = ""
@@ -77,6 +77,7 @@ class AdviceEvidence(Evidence, kw_only=True):
     effort: Effort = "a rewrite"
     priority: int = 0
     where: str | None = None
+    where_unknown: str | None = None
     line: str | None = None
 
 
@@ -86,7 +87,8 @@ class Advice:
 
     rule: its name. do: the imperative of the title. why: sentences of evidence, the remedy last. term, url: PyTorch's
     own name for the remedy, and where it is described. mask: Bool per allocation, those that change (None: the advice
-    lowers what is reserved, or saves time). fraction: of each one's bytes that is saved. functions: see
+    lowers what is reserved, or saves time). held: of advice without a mask, those whose free shows the line to change.
+    fraction: of each one's bytes that is saved. functions: see
     ``selection.query_of``.
     spares_peak: the allocations are needed at the peak itself, so that the title must not promise a lower one.
     is_partly: ``fraction`` stands for a part of each one's life, and ``why`` says what limits the saving.
@@ -102,6 +104,7 @@ class Advice:
     term: str
     url: str
     mask: np.ndarray | None = None
+    held: np.ndarray | None = field(default=None, kw_only=True)
     fraction: float = 1.0
     functions: tuple[str, ...] = ()
     confidence: Confidence = "inferred"

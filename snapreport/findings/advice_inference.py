@@ -167,6 +167,7 @@ def _previous_outputs(context: AdviceContext) -> Advice | None:
         fraction,
         evidence=PreviousEvidence(previous_bytes=previous),
         effort=ONE_LINE,
+        line="del output",
     )
 
 

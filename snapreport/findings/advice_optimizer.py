@@ -275,6 +275,7 @@ def _optimizer_state(context: AdviceContext) -> Advice | None:
         "https://docs.pytorch.org/ao/stable/api_reference/api_ref_optim.html",
         mask,
         EIGHT_BIT,
+        line="optimizer = torchao.optim.AdamW8bit(parameters)" if context.occurs(context.frames("(?i)adam")) else None,
         confidence="estimate",
     )
 
@@ -306,6 +307,7 @@ def _offload(context: AdviceContext) -> Advice | None:
         "https://docs.pytorch.org/ao/stable/api_reference/api_ref_optim.html",
         mask,
         effort=SLOWER,
+        line="optimizer = torchao.optim.CPUOffloadOptimizer(parameters, torch.optim.AdamW)",
     )
 
 

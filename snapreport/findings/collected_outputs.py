@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from snapreport.findings.advice_births import births
-from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
+from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, AdviceEvidence
 from snapreport.findings.graphs import backward_passes, dropped_graphs
 from snapreport.findings.live import names_of
 from snapreport.findings.retained_graphs import retained_graphs
@@ -24,6 +24,15 @@ _LIKE_MOST = 0.2
 """Of the largest collection's bytes: smaller ones, as of targets, may stay."""
 _MAX_USES = 8
 """Allocations until which an output has been used and copied to the host."""
+
+
+class CollectedEvidence(AdviceEvidence, kw_only=True):
+    """``iterations``: of which the line with the largest results keeps one each. ``joined_bytes``: of what is computed
+    from all of them.
+    """
+
+    iterations: int
+    joined_bytes: int
 
 
 def collected_outputs(context: AdviceContext) -> Advice | None:
@@ -43,7 +52,7 @@ def collected_outputs(context: AdviceContext) -> Advice | None:
     fraction = share_of_lives(context.timeline, mine, starts)[0]
     if not fraction:
         return None
-    count = int((context.stack[rows] == largest).sum())
+    count, joined_bytes = int((context.stack[rows] == largest).sum()), int(context.size[joined].sum())
     return Advice(
         "collected-outputs",
         "Move each result to the CPU in the loop",
@@ -53,8 +62,8 @@ def collected_outputs(context: AdviceContext) -> Advice | None:
                 context.share(size),
                 count,
                 names_of(context.snapshot).line(largest),
-                sentence(", and {} of what is computed from all of them", bytes_part(int(context.size[joined].sum())))
-                if len(joined)
+                sentence(", and {} of what is computed from all of them", bytes_part(joined_bytes))
+                if joined_bytes
                 else "",
             ),
             sentence("Of a number, `.item()` is enough."),
@@ -65,6 +74,7 @@ def collected_outputs(context: AdviceContext) -> Advice | None:
         fraction,
         effort=ONE_LINE,
         line="results.append(output.cpu())",
+        evidence=CollectedEvidence(iterations=count, joined_bytes=joined_bytes),
     )
 
 

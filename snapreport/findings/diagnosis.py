@@ -16,6 +16,8 @@ _MIN_SAVING_ONE_LINE, _MIN_SAVING = 0.05, 0.15
 """Of the peak: a change of one line, and any other remedy, that saves less is no diagnosis."""
 _MIN_CAUSE_SHARE = 0.3
 """Of the peak: a category with less does not explain it."""
+_MIN_LINE_SHARE = 0.5
+"""Of the peak: a line that allocated so much explains it where categories do not."""
 _FROM_ONE_LINE = 0.25
 """Of a category's bytes: a line with so many is named."""
 _CAUSES = {
@@ -72,8 +74,8 @@ def diagnosis(found: Sequence[Finding], device: int) -> list[Statement]:
     order.
 
     A failure comes before everything. Then come what one line mends and leaks, fragmentation, other remedies that were
-    replayed, each with most bytes first, two remedies at once, and last what holds the peak. Estimates that rest on
-    number types are no diagnosis.
+    replayed, each with most bytes first, two remedies at once, reference cycles, and last what holds the peak. Estimates
+    that rest on number types are no diagnosis.
     """
     here = [finding for finding in found if finding.device == device]
     peak = next((finding for finding in here if finding.kind == "peak"), None)
@@ -100,6 +102,10 @@ def _best(here: Sequence[Finding], peak: Finding | None) -> list[Statement]:
         if finding.kind == "leak" and finding.severity == "warning":
             remedy = Statement(finding.detail[-1], finding)
             ranked.append((0, size, [Statement(sentence("{}.", finding.title), finding), remedy]))
+        elif peak and "bursts" in finding.evidence and size >= _MIN_CAUSE_SHARE * peak.bytes:
+            # What waits for Python's garbage collector, which another remedy explains better where there is one.
+            remedy = Statement(finding.detail[-1], finding)
+            ranked.append((4, size, [Statement(sentence("{}.", finding.title), finding), remedy]))
         elif finding.kind == "fragmentation" and (finding.severity == "warning" or setting):
             both = [finding, setting] if setting else [finding]
             ranked.append((1, size, [Statement(sentence("{}.", each.title), each) for each in both]))
@@ -177,18 +183,21 @@ def _remedy(advice: Finding, here: Sequence[Finding]) -> str:
 def _holds(of: Finding, whole: int, name: str) -> list[Statement]:
     """What holds most of ``whole`` bytes: "Activations hold 97% of the peak, 60% of it in forward dit.py:83.".
 
-    Empty where no category does: memory of unknown use explains nothing. ``of``: the peak or a failure; ``name``: of
-    the whole.
+    Where no category does, the line that allocated half of them; empty where none did: memory of unknown use explains
+    nothing. ``of``: the peak or a failure; ``name``: of the whole.
     """
+    stack = next((row for row in of.evidence["stacks"] if row["stack"]), None)
     rows = [row for row in of.evidence["categories"] if row["category"] != "unknown"]
     if not rows or rows[0]["bytes"] < _MIN_CAUSE_SHARE * whole:
-        return []
+        if stack is None or stack["bytes"] < _MIN_LINE_SHARE * whole:
+            return []
+        share = "all" if stack["bytes"] == whole else share_text(stack["bytes"], whole)
+        return [Statement(sentence("{} allocated {share} of {name}.", stack["line"], share=share, name=name), of)]
     parts = rows[: 1 if rows[0]["bytes"] >= 0.5 * whole else 2]
     texts = [category_text(row["category"]) for row in parts]
     is_one = len(texts) == 1 and texts[0] in ("optimizer state", "KV cache")
     size = sum(row["bytes"] for row in parts)
     inferred = of.evidence.get("inferred_categories", [])
-    stack = next((row for row in of.evidence["stacks"] if row["stack"]), None)
     where = ""
     if stack and stack["category"] == rows[0]["category"] and stack["category_bytes"] >= _FROM_ONE_LINE * size:
         part = "all" if stack["category_bytes"] == size else share_text(stack["category_bytes"], size)

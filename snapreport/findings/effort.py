@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
+from snapreport.findings.advice_context import ONE_LINE, SETTING, Advice, AdviceContext
 from snapreport.findings.loop_lines import MODULE_CALL
+from snapreport.reading.stack_marks import stacks_with
 from snapreport.sentence import parts_of
 from snapreport.timeline.phases import OPTIMIZER_STEP
 
@@ -26,66 +29,130 @@ _AT_STEP = ("foreach-optimizer", "optimizer-state", "offload")
 """Rules that change the optimizer's constructor, which no stack trace has: the line that calls its ``step``."""
 _AT_ATTENTION = ("fused-attention",)
 """Rules that change the function which calls a softmax, and not the softmax."""
-_WITH_GRADIENTS = ("chunked-loss",)
-"""Rules of which most bytes may be gradients, which the engine allocates without a stack trace."""
 _MIN_PLACE_SHARE = 0.5
-"""Of a rule's bytes at the peak: where fewer have a stack trace, these lines are not the ones to change."""
+"""Of a rule's bytes at the peak: where more were allocated before the trace than by lines of the program, these lines
+are not the ones to change."""
+_IN_ENVIRONMENT = "in the environment, before the program starts"
+_NO_STACKS = "not recorded, since no stack trace of what it changes has a line of the program"
+_BEFORE = "not recorded, since most of what it changes was allocated before the trace"
+_NO_ZEROING = "not recorded, since zero_grad() frees nothing here"
+_NO_STEP = "not recorded, since the optimizer's step allocates nothing here"
+_NO_FREES = "not recorded, since no stack trace has the line that frees what it changes"
+_NO_CALLER = "not recorded, since no line of the program calls most of what it changes"
 
 
-def place_of(context: AdviceContext, advice: Advice) -> str | None:
-    """``/app/file.py:12``: the line of the program to change; None where none is recorded.
+@dataclass(frozen=True)
+class Place:
+    """The line to change, ``/app/file.py:12``, or why it is not known."""
 
-    It allocates most of the advice's bytes, at the peak if any has a stack trace there, or calls what does; of
+    where: str | None = None
+    unknown: str | None = None
+
+
+def place_of(context: AdviceContext, advice: Advice) -> Place:
+    """The line of the program to change.
+
+    It allocates most of the advice's bytes, at the peak if most have a stack trace there, or calls what does; of
     gradients, it calls what frees them. Of ``empty_cache()``, it calls that.
     """
     if advice.rule == "empty-cache" and (churn := context.finding("churn")):
         (place, *_) = parts_of(churn.evidence["emptied_in"])
-        return f"{place.file}:{place.line}" if place.line else None
-    if advice.mask is None:
-        return None
+        return Place(f"{place.file}:{place.line}") if place.line else Place(unknown=_NO_STACKS)
+    if advice.effort == SETTING:
+        return Place(unknown=_IN_ENVIRONMENT)
     if advice.rule in _AT_STEP:
-        return _stepping(context)
+        where = _stepping(context)
+        return Place(where, None if where else _NO_STEP)
+    if advice.mask is None:
+        return Place(unknown=_NO_FREES) if advice.held is None else _freeing(context, advice.held)
     stack_of = context.stack
     if advice.rule == "keep-gradients":  # the engine allocates them
         stack_of = np.where(context.functions("^zero_grad$")[context.free_stack], context.free_stack, 0)
+    by_program = context.remember_of_stacks("stacks of the program", lambda: _of_program(context))[stack_of]
     at_peak = advice.mask & context.at_peak
-    rows = np.flatnonzero(at_peak & (stack_of > 0))
-    is_few = context.size[rows].sum() < _MIN_PLACE_SHARE * context.size[at_peak].sum()
-    if len(rows) and is_few and advice.rule not in _WITH_GRADIENTS:
-        return None
-    rows = rows if len(rows) else np.flatnonzero(advice.mask & (stack_of > 0))
+    recorded = int(context.size[at_peak & by_program].sum())
+    older = int(context.size[at_peak & ~by_program & (context.born < 0)].sum())
+    if recorded < older * _MIN_PLACE_SHARE / (1 - _MIN_PLACE_SHARE):
+        return Place(unknown=_BEFORE)
+    # The engine allocates gradients without a stack trace of the program: then all that its lines allocate counts.
+    rows = at_peak if recorded >= _MIN_PLACE_SHARE * context.size[at_peak].sum() else advice.mask
+    rows = np.flatnonzero(rows & by_program)
     if not len(rows):
-        return None
+        return Place(unknown=_NO_ZEROING if advice.rule == "keep-gradients" else _NO_STACKS)
     stacks, which = np.unique(stack_of[rows], return_inverse=True)
     size = np.bincount(which, weights=context.size[rows]).astype(np.int64)
     if advice.rule in _AT_RESULT:
         stacks, size = stacks[[np.argmax(size)]], size[[np.argmax(size)]]
     if advice.rule in (*_AT_CALL, *_AT_LAYER, *_AT_RESULT):
-        return _calling(context, stacks, size, is_layer=advice.rule in _AT_LAYER)
+        where = _calling(context, stacks, size, is_layer=advice.rule in _AT_LAYER)
+        return Place(where, None if where else _NO_CALLER)
     frames = context.innermost(_LIBRARY)[stacks]
     if advice.rule in _AT_ATTENTION:
         around = context.innermost(_LIBRARY + r"|(?i: \w*softmax\w*$)")[stacks]
         frames = np.where(around >= 0, around, frames)
     known = frames >= 0
     if not known.any():
-        return None
-    bytes_of = np.bincount(frames[known], weights=size[known])
-    return _line(context, int(np.argmax(bytes_of)))
+        return Place(unknown=_NO_STACKS)
+    where = _line(context, int(np.argmax(np.bincount(frames[known], weights=size[known]))))
+    return Place(where, None if where else _NO_STACKS)
+
+
+def _of_program(context: AdviceContext) -> np.ndarray:
+    """Bool per stack: whether a line of the program is in it."""
+    recording = context.snapshot.recording
+    return stacks_with(recording.stack_offsets, context.own_frames[recording.stack_frames])
+
+
+def _freeing(context: AdviceContext, held: np.ndarray) -> Place:
+    """The line of the program that frees most of ``held``: where an exception that refers to it is caught."""
+    rows = np.flatnonzero(held & (context.free_stack > 0) & (context.free_stack != context.stack))
+    frames = context.innermost(_LIBRARY)[context.free_stack[rows]]
+    known = frames >= 0
+    if 2 * context.size[rows[known]].sum() < context.size[held].sum():
+        return Place(unknown=_NO_FREES)
+    frame = int(np.argmax(np.bincount(frames[known], weights=context.size[rows[known]])))
+    where = _line(context, frame) or _meanwhile(context, held, frame)
+    return Place(where, None if where else _NO_FREES)
+
+
+def _meanwhile(context: AdviceContext, held: np.ndarray, frame: int) -> str | None:
+    """The line of a frame's function that allocates most while all of ``held`` is alive: the end of an except block
+    has no line, but the retry in it has.
+    """
+    while_held = (context.born > context.born[held].max()) & (context.born < context.freed[held].min())
+    same, bytes_of = context.function_of_frame, dict[int, int]()
+    for row in np.flatnonzero(while_held).tolist():
+        for each in context.snapshot.recording.stack(int(context.stack[row])):
+            if same[each] == same[frame]:
+                bytes_of[int(each)] = bytes_of.get(int(each), 0) + int(context.size[row])
+                break
+    return _line(context, max(bytes_of, key=lambda each: bytes_of[each])) if bytes_of else None
 
 
 def _calling(context: AdviceContext, stacks: np.ndarray, size: np.ndarray, *, is_layer: bool) -> str | None:
     """The innermost line of the program in most of these bytes' stacks: of a layer, else outside of modules."""
-    names = context.snapshot.recording.frames["name"]
-    frames = {stack: set(context.snapshot.recording.stack(stack)) for stack in stacks.tolist()}
-    top = list(context.snapshot.recording.stack(int(stacks[np.argmax(size)])))
-    called = np.flatnonzero(names.gather(top).str.contains(MODULE_CALL).to_numpy())
-    if is_layer and not len(called):
+    calls = context.snapshot.recording.frames["name"].str.contains(MODULE_CALL).to_numpy()
+    frames, callers = list[np.ndarray](), list[list[int]]()
+    for stack in stacks.tolist():
+        inside = np.asarray(context.snapshot.recording.stack(stack))
+        called = np.flatnonzero(calls[inside])
+        outside = int(called[0] if is_layer else called[-1]) + 1 if len(called) else 0
+        # A loss calls no layers. A thread of the engine or of DataParallel has no line that calls the model.
+        mine = [int(frame) for frame in inside[outside:] if context.own_frames[frame]]
+        if is_layer and not mine:
+            mine = [int(frame) for frame in inside if context.own_frames[frame]]
+        frames.append(inside)
+        callers.append(mine if len(called) or not is_layer else [])
+    known = [at for at, mine in enumerate(callers) if mine]
+    if not known:
         return None
-    outside = int(called[0] if is_layer else called[-1]) + 1 if len(called) else 0
-    for frame in top[outside:]:
-        called_here = [frame in frames[stack] for stack in stacks.tolist()]
-        if context.own_frames[frame] and size[called_here].sum() >= _MOST_BYTES * size.sum():
-            return _line(context, int(frame))
+    size = size[known]
+    # One line calls most of it, or else several lines of one function, of which that with most bytes is taken.
+    for same in (np.arange(len(context.function_of_frame)), context.function_of_frame):
+        for frame in callers[known[int(np.argmax(size))]]:
+            within = [bool((same[frames[at]] == same[frame]).any()) for at in known]
+            if size[within].sum() >= _MOST_BYTES * size.sum():
+                return _line(context, frame)
     return None
 
 

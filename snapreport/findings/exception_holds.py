@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from snapreport.findings.advice_births import births
-from snapreport.findings.advice_context import MIN_BYTES, MIN_SHARE, ONE_LINE, Advice, AdviceContext
+from snapreport.findings.advice_context import MIN_BYTES, MIN_SHARE, ONE_LINE, Advice, AdviceContext, AdviceEvidence
 from snapreport.findings.graphs import backward_passes, births_until
 from snapreport.sentence import bytes_part, sentence
 from snapreport.timeline.phases import BACKWARD, FORWARD
@@ -14,6 +14,12 @@ from snapreport.timeline.phases import BACKWARD, FORWARD
 _MIN_TENSORS, _MAX_ATTEMPTS = 4, 8
 _MIN_SHARE_ALIKE = 0.9
 """Of an attempt's bytes: those of lines that allocate half as much in the next attempt."""
+
+
+class ExceptionEvidence(AdviceEvidence, kw_only=True):
+    """``attempt_bytes``: of the largest attempt's activations that the exception refers to."""
+
+    attempt_bytes: int
 
 
 def exception_holds(context: AdviceContext) -> Advice | None:
@@ -28,14 +34,15 @@ def exception_holds(context: AdviceContext) -> Advice | None:
     grown = context.category("activation", "temporary") & (context.born >= 0) & (~used | (context.freed == last))
     # The frames of the attempt free all of it at once, with no allocation between.
     group = np.append(births_until(context), -1)[context.freed]
-    size, failures = 0, context.timeline.oom_events
+    size, largest, failures = 0, np.zeros(len(context.size), bool), context.timeline.oom_events
     for ended in failures or _given_up(context, grown, group):
         # Alive when the next pass begins.
         after = np.append(forward, last)[np.searchsorted(forward, ended, "right")]
         held = grown & (context.born <= ended) & (context.freed > after) & (after < last)
         groups, count = np.unique(group[held], return_counts=True)
         together = held & np.isin(group, groups[count >= _MIN_TENSORS])
-        size = max(size, int(context.size[together].sum()))
+        if (bytes_ := int(context.size[together].sum())) > size:
+            size, largest = bytes_, together
     if size < max(MIN_BYTES, MIN_SHARE * context.recorded.peak_bytes):
         return None
     how = "ran out of memory" if failures else "was given up"
@@ -54,9 +61,12 @@ def exception_holds(context: AdviceContext) -> Advice | None:
         ],
         "except block",
         "https://docs.pytorch.org/docs/stable/notes/faq.html#my-out-of-memory-exception-handler-can-t-allocate-memory",
+        held=largest,
         confidence="inferred" if failures else "estimate",
         effort=ONE_LINE,
+        line="failed = True",
         comes_first=True,
+        evidence=ExceptionEvidence(attempt_bytes=size),
     )
 
 

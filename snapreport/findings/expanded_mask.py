@@ -73,6 +73,7 @@ def expanded_mask(context: AdviceContext) -> Advice | None:
         1 - 1 / copies,
         confidence="estimate",
         effort=ONE_LINE,
+        line="out = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)",
     )
 
 

@@ -52,4 +52,5 @@ def loaded_checkpoint(context: AdviceContext) -> Advice | None:
         mask,
         evidence=LoadedEvidence(blocks=count),
         effort=ONE_LINE,
+        line='state = torch.load(path, map_location="cpu")',
     )

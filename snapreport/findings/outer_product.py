@@ -123,6 +123,7 @@ def distance_matrix(context: AdviceContext) -> Advice | None:
         "https://docs.pytorch.org/docs/stable/generated/torch.cdist.html",
         mask,
         share,
+        line="distances = torch.cdist(x, y).square()",
     )
 
 
@@ -167,6 +168,7 @@ def distance_chunks(context: AdviceContext) -> Advice | None:
         "https://docs.pytorch.org/docs/stable/generated/torch.cdist.html",
         mask,
         1 - 1 / DISTANCE_CHUNKS,
+        line=f"nearest = torch.cat([distances(part, y).argmin(1) for part in x.chunk({DISTANCE_CHUNKS})])",
     )
 
 

@@ -150,6 +150,7 @@ def _suspects(bursts: pl.DataFrame, table: pl.DataFrame, timeline: DeviceTimelin
         places=pl.col("free_stack").n_unique(),
         in_order=pl.col("in_order").min(),
         alone=pl.col("alone").min(),
+        births=pl.col("births").max(),
     )
     # The collector's own frame proves it. Without C++ frames it runs wherever an allocation triggers it, so that no two
     # bursts are freed at the same place: what one place frees again and again is the program's own doing.
@@ -164,6 +165,8 @@ def _suspects(bursts: pl.DataFrame, table: pl.DataFrame, timeline: DeviceTimelin
         & (pl.col("count") >= _MIN_SINGLE_TENSORS)
         & (pl.col("alone") >= _MIN_ALONE_SHARE)
         & (pl.col("span") >= _MIN_SINGLE_TENSORS - 1)
+        # State is made in the first steps and stays; cycles pile up until they are collected.
+        & (2 * pl.col("births") >= pl.col("span"))
         & (pl.col("bytes") >= _SINGLE_SHARE * timeline.peak_bytes)
     )
     known = pl.col("stack").is_in(pl.Series(sorted(leaking), dtype=pl.Int32).implode())
@@ -177,13 +180,9 @@ def _finding(
 ) -> Finding:
     """``share``: of what the stack frees, in bursts."""
     before = row["event"] - 1  # the position before the first free of the greatest burst
-    text = share_text(round(share * 1e9), 10**9)
-    bursts = sentence(
-        "{} {} {text} of its bytes.",
-        plural(row["bursts"], "burst"),
-        "frees" if row["bursts"] == 1 else "free",
-        text=text,
-    )
+    part = "All" if share == 1 else share_text(round(share * 1e9), 10**9)
+    how = "together" if row["bursts"] == 1 else sentence("in {}", plural(row["bursts"], "burst"))
+    bursts = sentence("{part} of what this line allocates is freed {how}.", part=part, how=how)
     likely = row["collected"] > 0.5
     return Finding(
         kind="leak",

@@ -26,6 +26,8 @@ def remedy_sentence(finding: Finding) -> str:
         # No stack trace has the constructor: it allocates nothing on a device.
         of_optimizer = evidence["rule"] in _OF_OPTIMIZER
         parts.append(sentence(_CONSTRUCTOR if of_optimizer else "Where: {}.", place))
+    elif evidence["where_unknown"]:
+        parts.append(sentence("Where: {why}.", why=evidence["where_unknown"]))
     if evidence["line"]:
         parts.append(sentence("The line should read: {}", code_part(evidence["line"])))
     return joined(parts)

@@ -53,4 +53,5 @@ def data_on_device(context: AdviceContext) -> Advice | None:
         "DataLoader(pin_memory=True)",
         "https://docs.pytorch.org/docs/stable/data.html#memory-pinning",
         mask,
+        line='batch = data[index].to("cuda", non_blocking=True)',
     )

@@ -175,4 +175,5 @@ def release_graphs(context: AdviceContext) -> Advice | None:
         is_partly=True,
         evidence=RetainedEvidence(retained_bytes=retained),
         effort=ONE_LINE,
+        line="results.append(output.detach())",
     )

@@ -49,5 +49,6 @@ def _advice(context: AdviceContext, mask: np.ndarray, size: int, width: int, mai
         mask,
         confidence="estimate",
         effort=ONE_LINE,
+        line="del unused_model",
         evidence=ModelsEvidence(widths=[main, width], blocks=int(mask.sum())),
     )

@@ -218,7 +218,7 @@ def _settings_to_try(own: AllocatorSettings) -> list[Remedy]:
 
 
 def _remedy(context: AdviceContext, advice: Advice, mask: np.ndarray, fraction: float) -> Remedy:
-    where = place_of(context, replace(advice, mask=mask))
+    where = place_of(context, replace(advice, mask=mask)).where
     # The last rows of a mask are requests that failed, which the recorded trace does not replay.
     rows = mask[: len(context.recorded.allocations)]
     return Remedy(advice.rule, advice.do, advice.effort, advice.confidence, where, rows, fraction)

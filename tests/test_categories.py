@@ -125,10 +125,33 @@ def test_what_backward_lets_go_was_an_activation() -> None:
         ),
         ("FSDP 1", "flatten_tensors", "/x/torch/distributed/fsdp/_flat_param.py", "parameter"),
         ("Adagrad", "__init__", "/x/torch/optim/adagrad.py", "optimizer state"),
+        ("an LSTM moves", "_apply", "/x/torch/nn/modules/rnn.py", "parameter"),
     ],
 )
 def test_functions(name: str, function: str, file: str, want: str) -> None:
     assert categories(([(file, function), ("/a/main.py", "main")], -1, None)) == [want]
+
+
+@pytest.mark.parametrize("file", ["/a/model.py", "/a/replay.py", "/a/optimizers/own.py", "/a/optimizer.py"])
+def test_what_a_constructor_makes_is_inferred(file: str) -> None:
+    stack = [
+        {"filename": name, "line": 7, "name": function} for name, function in ((file, "__init__"), ("/a/t.py", "f"))
+    ]
+    event = {"action": "alloc", "addr": 1 << 20, "size": 512, "stream": 0, "frames": stack}
+    table = load({"segments": [], "device_traces": [[event]]}, 4).allocations(0)
+    assert table["category_source"].to_list() == ["inferred"]
+
+
+def test_a_move_makes_gradients_from_the_line_that_applies_to_them() -> None:
+    """The lines of ``Module._apply`` in PyTorch 2.15: of a submodule, a parameter, its gradient and a buffer."""
+    module, calls = "/x/torch/nn/modules/module.py", 933
+    events = []
+    for number, line in enumerate((966, 1010, 1036), 1):
+        rows = ((module, 1371, "convert"), (module, line, "_apply"), (module, calls, "_apply"), ("/a/t.py", 3, "main"))
+        stack = [{"filename": file, "line": at, "name": name} for file, at, name in rows]
+        events.append({"action": "alloc", "addr": number << 20, "size": 512, "stream": 0, "frames": stack})
+    table = load({"segments": [], "device_traces": [events]}, 4).allocations(0)
+    assert table["category"].to_list() == ["parameter", "gradient", "parameter"]
 
 
 def test_the_first_of_megatrons_buffers_holds_parameters() -> None:

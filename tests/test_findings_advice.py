@@ -277,3 +277,14 @@ def test_a_range_of_stacks_in_a_link_is_renumbered() -> None:
     link = Link(view="flame", at=3, query=joined([stack_term(2, 5), stack_term(9)], " OR "))
     finding = Finding("advice", 0, "info", "", link=link)
     assert link_of(finding, 0, stack_base=100).endswith("query=stack%3A102..105%20OR%20stack%3A109")
+
+
+def test_attention_that_fails_in_its_softmax_is_told_of_the_fused_kernel() -> None:
+    """The request that failed is the softmax of a hand-written attention, in our own sample of a failure."""
+    snapshot = corpus.loaded(corpus.path_of("oom"))
+    timeline = snapshot.timeline(0)
+    recording, event = snapshot.recording, timeline.oom_events[-1]
+    failed = recording.stack(int(timeline.events["stack"][event]))
+    assert "softmax" in recording.frames["name"].gather(failed).to_list()
+    first = next(finding for finding in findings(snapshot) if finding.kind == "advice")
+    assert first.evidence["rule"] == "fused-attention" and event in first.evidence["saving"]["failed_events"]

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import ast
 import functools
+import itertools
+import pickle
 from pathlib import Path
 
+import corpus
 import pytest
 
 import snapreport
@@ -17,6 +20,7 @@ from snapreport.findings.model import Finding
 from snapreport.findings.run import KINDS, findings
 
 RECORDINGS = Path(__file__).parent / "recordings" / "witnesses"
+WORKSPACE = 8_519_680
 FINDINGS = Path(snapreport.__file__).parent / "findings"
 # Recording: what it is there for, rules of advice and types of evidence.
 CAUSES = {
@@ -96,6 +100,28 @@ def test_a_line_or_why_none_is_known(name: str) -> None:
             evidence = finding.evidence
             assert bool(evidence["where"]) != bool(evidence["where_unknown"]), evidence["rule"]
             assert evidence["line"] or evidence["effort"] != "one line" or evidence["rule"] == "empty-cache"
+
+
+@pytest.mark.parametrize("size", [0, 32 << 20])
+@pytest.mark.parametrize("name", ["codebook", "labels", "masked_model", "regression"])
+def test_workspaces_beside_products_hide_nothing(tmp_path: Path, name: str, size: int) -> None:
+    """PyTorch 2.15 allocates one beside each matrix product, 8.1 MiB or on other GPUs 32 MiB; 2.9 (``size`` 0) none."""
+    raw = corpus.raw(RECORDINGS / f"{name}.pickle.xz")
+    events, changed, away = raw["device_traces"][0], [], set[int]()
+    for before, event, *after in itertools.zip_longest(events, events[1:], events[2:], events[3:]):
+        is_beside = event and before["action"] == event["action"] == "alloc" and before["frames"] == event["frames"]
+        if is_beside and event["size"] == WORKSPACE and event["addr"] in [one["addr"] for one in after if one]:
+            away.add(event["addr"])
+        if event and event["addr"] in away and event["size"] == WORKSPACE:
+            changed += [{**event, "addr": event["addr"] + (1 << 44), "size": size}] * (size > 0)
+            away -= {event["addr"]} if event["action"] == "free_completed" else set()
+        elif event:
+            changed.append(event)
+    assert len(events) - len(changed) - 1 >= (0 if size else 12), "what the recording is about"
+    path = tmp_path / "changed.pickle"
+    path.write_bytes(pickle.dumps({**raw, "device_traces": [[events[0], *changed], *raw["device_traces"][1:]]}))
+    rules = [labels(finding) for finding in findings(snapreport.load(path)) if finding.kind == "advice"]
+    assert rules[0] == next(labels(finding) for finding in found(name) if finding.kind == "advice")
 
 
 def test_a_whole_graph_is_not_halved() -> None:

@@ -99,9 +99,7 @@ def _scores(context: AdviceContext) -> Scores:
     if centres.any():
         shaped &= _is_near(context, births, np.flatnonzero(centres[births]))
     marked |= centres | shaped
-    # An einsum shows nothing without a softmax: it projects queries, keys and values as well.
-    marked |= _neighbours(context, births, np.flatnonzero(centres[births]), caller, direct, product)
-    marked |= _neighbours(context, births, np.flatnonzero(centres[births] | shaped[births]), caller, direct, direct)
+    marked |= _neighbours(context, births, np.flatnonzero(marked[births]), caller, direct, product)
     math_core = in_math[context.stack]
     one_line = _one_line(context, births, marked, caller)
     math = (math_core & _without_output(context, births, math_core)) | one_line

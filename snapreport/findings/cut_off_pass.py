@@ -8,6 +8,7 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
+from snapreport.findings.advice_births import births
 from snapreport.findings.advice_context import AdviceContext
 from snapreport.reading.recording import ACTIONS
 from snapreport.timeline.lifetimes import action_codes
@@ -49,11 +50,16 @@ class _Pass:
         events = context.timeline.events
         self.stack = events["stack"].to_numpy()
         is_alloc = action_codes(events) == ACTIONS.index("alloc")
+        # A workspace beside a product is made in some passes only.
+        workspaces = np.setdiff1d(context.born, context.born[births(context).rows])
+        is_alloc[workspaces[workspaces >= 0]] = False
         is_alloc[event] = True
         self.births = np.flatnonzero(is_alloc)
         forward = (context.phases.innermost == FORWARD)[self.stack[self.births]]
         self.number = np.cumsum(forward & ~np.append(False, forward[:-1]))
         self.begins = self.births[np.searchsorted(self.number, np.arange(int(self.number[-1]) + 1))]
+        self.ends = np.zeros(len(events), np.int64)
+        self.ends[context.born[context.born >= 0]] = context.freed[context.born >= 0]
         self.place = int(np.searchsorted(self.births, event))
         self.mine = np.arange(len(self.births)) <= self.place
         self.mine &= self.number == self.number[self.place]
@@ -101,6 +107,8 @@ class _Pass:
         """Events at which the layers began that the failed request belongs to: those of the first of the lines that run
         equally often, but for a layer that is cut off.
         """
+        # What is freed before anything else is allocated are temporaries of a call, as of each sample.
+        here = here[self.ends[here] > np.append(here[1:], here[-1:])]
         runs = pl.DataFrame({"stack": self.stack[here], "event": here})
         lines = runs.group_by("stack").agg(n=pl.len(), first=pl.col("event").min(), last=pl.col("event").max())
         lines = lines.filter(pl.col("n") >= 2)
@@ -129,7 +137,15 @@ class _Pass:
         end = at + int(steps[0]) if len(steps) else end
         allocated = self.context.timeline.allocated
         grew = int(allocated[at + 1 : end + 1].max()) - int(allocated[at + 1])
-        return self.at_failure + grew
+        # What an earlier pass left, and left none then, may go before the end of this one.
+        left = self._of_earlier(self.event, self.number[self.place]) - self._of_earlier(at, number)
+        return self.at_failure + grew - max(0, left)
+
+    def _of_earlier(self, event: int, number: int) -> int:
+        """Bytes alive after ``event`` that forward passes before that of this number made."""
+        context = self.context
+        made = (context.phases.innermost == FORWARD)[context.stack] & (context.born < self.begins[number])
+        return int(context.size[made & (context.born >= 0) & context.alive_at(event)].sum())
 
     def _same_before(self) -> int:
         """The event of the same request in the last pass before that made it, -1 where none did."""

@@ -74,8 +74,8 @@ def diagnosis(found: Sequence[Finding], device: int) -> list[Statement]:
     order.
 
     A failure comes before everything. Then come what one line mends and leaks, fragmentation, other remedies that were
-    replayed, each with most bytes first, two remedies at once, reference cycles, and last what holds the peak. Estimates
-    that rest on number types are no diagnosis.
+    replayed, each with most bytes first, two remedies at once, reference cycles, and last what holds the peak.
+    Estimates that rest on number types are no diagnosis.
     """
     here = [finding for finding in found if finding.device == device]
     peak = next((finding for finding in here if finding.kind == "peak"), None)

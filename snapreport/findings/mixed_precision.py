@@ -80,10 +80,12 @@ def _share(context: AdviceContext, mask: np.ndarray) -> tuple[float, int, tuple[
         curve += np.where(computes, copied, 0)
         return curve
 
+    # What a program needs at least, where it was cut off.
+    factor, copied = (factors.low, 0) if context.is_cut_off else (factors.factor, copies)
     # The best estimate last: what it needs is all that stays allocated.
     low = int((timeline.allocated + change(factors.low, 0)).max())
     high = int((timeline.allocated + change(factors.high, copies)).max())
-    cost = change(factors.factor, copies)
+    cost = change(factor, copied)
     share = share_with_cost(timeline, rows, 0.0, cost)
     peak = int((timeline.allocated + cost).max())
     return share, copies, (int(min(low, peak) * (1 - MARGIN)), int(max(high, peak) * (1 + MARGIN)))

@@ -106,8 +106,8 @@ def distance_matrix(context: AdviceContext) -> Advice | None:
     if not context.is_much(bytes_):
         return None
     first = int(context.stack[np.flatnonzero(mask & (context.stack > 0))[0]])
-    # The products x·y are as large as the sums, and so are their gradients.
-    cost = output * (2 if context.trains else 1)
+    # The products x·y are as large as the sums, and so are their gradients, which a pass that was cut off may lack.
+    cost = output * (0 if context.is_cut_off else 2 if context.trains else 1)
     share = share_with_cost(context.timeline, np.flatnonzero(mask), 1.0, cost)
     return Advice(
         "distance-matrix",

@@ -116,8 +116,10 @@ def _family(context: AdviceContext, activation: np.ndarray, lines: pl.DataFrame,
     grows = _concatenates(context, lines)
     concatenated = is_among(context.stack[rows], grows)
     part = bool(len(grows)) and 2 * size[concatenated].sum() >= size.sum()
+    # Of a pass that was cut off, the last layer's lines may be alive that no other layer has.
+    in_each = lines.filter(_in_each(pl.lit(count)) > 0)
     stays = (
-        ~concatenated if part else table["stays"].to_numpy() | is_among(context.stack[rows], _around(context, lines))
+        ~concatenated if part else table["stays"].to_numpy() | is_among(context.stack[rows], _around(context, in_each))
     )
     starts = table["end"].to_numpy() + 1
     ends = np.minimum(table["again"].to_numpy() - 1, freed)

@@ -33,6 +33,7 @@ def _unused(context: AdviceContext) -> np.ndarray:
     forward = (phase == FORWARD)[context.stack] & (context.born >= 0)
     frees = context.free_stack
     by_backward = forward & (context.freed < last) & ((frees == 0) | context.phases.runs(BACKWARD)[frees])
+    by_backward[len(context.recorded.allocations) :] = False  # requests that failed
     used = np.bincount(context.stack[by_backward], minlength=len(phase)) > 0
     if not by_backward.any():
         return found  # retain_graph=True: what no backward pass frees may have been used
@@ -61,5 +62,8 @@ def _unused(context: AdviceContext) -> np.ndarray:
     lines = np.bincount(of_graphs, minlength=len(phase)) > 0
     inner = table.filter(is_inner("born", "freed"))["row"].to_numpy()
     found[inner] = True
-    found |= forward & (context.freed == last)
+    # So does what goes with a request that failed: no backward pass uses it.
+    failed = np.array(context.timeline.oom_events, np.int64)
+    ends = np.append(failed, last)[np.searchsorted(failed, context.born, "right")]
+    found |= forward & (context.freed >= ends)
     return np.asarray(found & lines[context.stack])

@@ -94,7 +94,8 @@ def stack_categories(recording: Recording, rules: Rules | None = None) -> StackC
     long[weights & applied_gradients(recording)] = GRADIENT
     averaged = weights & averaged_weights(recording)
     long[averaged] = OPTIMIZER_STATE
-    uncertain = averaged | (weights & phases.uncertain)
+    doubtful = np.array([*(not rule.certain for rule in table), False])[match] & ~outer
+    uncertain = averaged | (weights & phases.uncertain) | doubtful
     by_events, events = np.zeros(len(long), bool), np.full(len(long), rules.short_lived_events, np.int32)
     if rules.own:
         own = _first_match(recording, rules.own)

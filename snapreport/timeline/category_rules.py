@@ -27,7 +27,7 @@ class Rule:
 
     events: maximum events of a short life; None: the file's ``short_lived_events``. phase: instead of patterns, the
     phase (an index into ``PHASES``) that a frame belongs to; 0: none. first: if one function has several matching
-    lines, the category of the first line; 0: the same.
+    lines, the category of the first line; 0: the same. certain: whether such a frame proves the category.
     """
 
     file: re.Pattern[str]
@@ -37,6 +37,7 @@ class Rule:
     events: int | None = None
     phase: int = 0
     first: int = 0
+    certain: bool = True
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Rules:
 
 _MOST_TEXT = 1 << 20  # characters of a user's file
 _RULE_KEYS = {"file", "function", "category", "short", "short_lived_events"}
-_BUILT_IN_KEYS = _RULE_KEYS | {"phase", "first"}
+_BUILT_IN_KEYS = _RULE_KEYS | {"phase", "first", "certain"}
 
 
 def parse_rules(text: str, keys: set[str] = _RULE_KEYS) -> Rules:
@@ -101,7 +102,8 @@ def _rule(row: dict[str, Any], keys: set[str]) -> Rule:
     short = _category(row, "short") if "short" in row else category
     phase = PHASES.index(row["phase"]) if "phase" in row else 0
     first = _category(row, "first") if "first" in row else 0
-    return Rule(_pattern(row, "file"), _pattern(row, "function"), category, short, events, phase, first)
+    patterns = _pattern(row, "file"), _pattern(row, "function")
+    return Rule(*patterns, category, short, events, phase, first, row.get("certain", True))
 
 
 def _category(row: dict[str, Any], key: str) -> int:

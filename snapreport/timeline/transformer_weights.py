@@ -15,6 +15,9 @@ import numpy as np
 from snapreport.timeline.model_widths import ELEMENT_BYTES, FEWEST, model_widths
 
 _MIN_BYTES = 64 << 20
+_GRANULE = 64
+"""Numbers of rows of a layer's matrices are multiples of it, but for the few of an adapter: the matrices of another
+model, such as those of 1,600 by 6,400 numbers, may be of 4,000 whole rows of 2,560, too."""
 _MAX_OTHER_BLOCKS = 4  # blocks of a size that are no layer's: embeddings, the last layer, their norms
 
 
@@ -35,7 +38,8 @@ def _of_one_model(sizes: np.ndarray, counts: np.ndarray, width: int, row: int) -
     bytes; nothing where they may be those of two.
     """
     of_width = (sizes % row == 0) & (sizes >= row)
-    repeated = of_width & (counts >= FEWEST) & (sizes > row)
+    other = sizes // row
+    repeated = of_width & (counts >= FEWEST) & (sizes > row) & ((other % _GRANULE == 0) | (other < _GRANULE))
     outside = of_width & (sizes >= width * row) & (counts <= _MAX_OTHER_BLOCKS)
     vectors = int(counts[sizes == row].sum())
     layers = gcd(*counts[repeated].tolist()) if repeated.any() else 0

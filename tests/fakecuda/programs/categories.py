@@ -86,7 +86,7 @@ class Decoder(nn.Module):
         super().__init__()
         self.kind = kind
         self.qkv = nn.ModuleList(nn.Linear(WIDTH, 3 * WIDTH) for _ in range(layers))
-        self.past: list[Any] = [[] if kind == "quantised" else None for _ in range(layers)]
+        self.past: list[Any] = [[] if kind in ("quantised", "listed") else None for _ in range(layers)]
         self.at = 0
         self.length = length
 
@@ -103,6 +103,10 @@ class Decoder(nn.Module):
                 self.past[layer].append(((each / scale).to(torch.int8), scale))
             pairs = [small * scale for small, scale in self.past[layer]]
             return torch.cat(pairs[::2], 1), torch.cat(pairs[1::2], 1)
+        if self.kind == "listed":
+            self.past[layer].append((k, v))
+            keys, values = zip(*self.past[layer], strict=True)
+            return torch.cat(keys, 1), torch.cat(values, 1)
         if self.past[layer] is not None:
             k, v = (torch.cat(pair, 1) for pair in zip(self.past[layer], (k, v), strict=True))
         self.past[layer] = (k, v)
@@ -391,7 +395,7 @@ def late_trained() -> None:
 torch.backends.cudnn.enabled = False
 PROGRAMS: dict[str, Any] = {
     **{f.__name__: f for f in (moved, resident, replayed, averaged, copied, masters, constructed, built)},
-    **{kind: lambda kind=kind: generate(kind) for kind in ("appended", "quantised", "static")},
+    **{kind: lambda kind=kind: generate(kind) for kind in ("appended", "listed", "quantised", "static")},
     **{kind: lambda kind=kind: own_optimizer(kind) for kind in ("shampoo", "soap", "muon")},
     "late": lambda: late(3),
     "late_one": lambda: late(0),

@@ -18,6 +18,8 @@ _LOW_PRECISION = r"(?i)autocast|/amp/|bfloat16|float16|\bhalf\b|fp16|bf16|transf
 MARGIN = 0.08
 """Of 64 recordings with autocast all lay in the range that it gives; the replay itself was up to 14% off."""
 
+_REPLAYED = "The replay keeps norms, softmax and losses in 32 bits, and adds the casts that products read."
+_AT_LEAST = "In 16 bits they take half, and more where autocast keeps 32 bits, casts and copies."
 _UNKNOWN_TYPES = "A snapshot does not record types: a program in 16 bits already saves nothing."
 
 
@@ -48,7 +50,7 @@ def mixed_precision(context: AdviceContext) -> Advice | None:
                 if context.is_much(copies)
                 else []
             ),
-            "The replay keeps norms, softmax and losses in 32 bits, and adds the casts that products read.",
+            _AT_LEAST if context.is_cut_off else _REPLAYED,
             *([] if computes_in_32_bits(context) else [_UNKNOWN_TYPES]),
         ],
         "torch.autocast",
@@ -64,11 +66,15 @@ def mixed_precision(context: AdviceContext) -> Advice | None:
 
 
 def _share(context: AdviceContext, mask: np.ndarray) -> tuple[float, int, tuple[int, int]]:
-    """(share of ``mask`` that is saved, bytes of the weights' copies, the least and the highest peak)."""
+    """(share of ``mask`` that is saved, bytes of the weights' copies, the least and the highest peak). Of a program
+    that was cut off it is not known what products and losses read: then the share is the most that can be.
+    """
     timeline, rows, copies = context.timeline, np.flatnonzero(mask), weight_copies(context)
     if timeline.activity.kind == INFERENCE:
         # Copies of a weight go after its product where no gradient is made for it, or stay in autocast's cache.
         copies = context.bytes_at_peak(context.category("parameter")) // 2
+    if context.is_cut_off:
+        return 0.5, copies, (0, 0)
     computes = bytes_over_time(timeline, np.flatnonzero(context.category("activation"))) > 0
     factors = autocast_factors(context)
 
@@ -80,12 +86,10 @@ def _share(context: AdviceContext, mask: np.ndarray) -> tuple[float, int, tuple[
         curve += np.where(computes, copied, 0)
         return curve
 
-    # What a program needs at least, where it was cut off.
-    factor, copied = (factors.low, 0) if context.is_cut_off else (factors.factor, copies)
     # The best estimate last: what it needs is all that stays allocated.
     low = int((timeline.allocated + change(factors.low, 0)).max())
     high = int((timeline.allocated + change(factors.high, copies)).max())
-    cost = change(factor, copied)
+    cost = change(factors.factor, copies)
     share = share_with_cost(timeline, rows, 0.0, cost)
     peak = int((timeline.allocated + cost).max())
     return share, copies, (int(min(low, peak) * (1 - MARGIN)), int(max(high, peak) * (1 + MARGIN)))

@@ -1,9 +1,10 @@
 """Numeric constants of the rules that no recording in the repository can tell from twice, half, eight times or an
 eighth of their value: ``python -m benchmarks.constants findings``.
 
-The answer to a constant of ``findings`` or ``timeline`` are the findings of tests/recordings, to one of ``jobs`` what
-is said of small generated jobs. Only recordings that call a function with the constant in it are computed again. One
-that changes nothing is printed: a recording is missing, or the constant does nothing.
+The answer to a constant of ``findings`` or ``timeline`` are the findings of tests/recordings and the first sentences
+about them, to one of ``jobs`` what is said of small generated jobs. Only recordings that call a function with the
+constant in it are computed again. One that changes nothing is printed: a recording is missing, or the constant does
+nothing.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from typing import Any
 import snapreport
 from snapreport import samples
 from snapreport.contracts import plain
+from snapreport.findings.diagnosis import headline
 from snapreport.findings.run import findings
 from snapreport.jobs.job_json import job_json
 from snapreport.reading.recording import Recording
@@ -88,8 +90,10 @@ def is_number(node: ast.expr) -> bool:
 
 def of_recording(recording: Recording) -> str:
     # A copy, since what follows from a recording is remembered for it.
-    found = findings(Snapshot(replace(recording)))
-    return json.dumps([finding.to_json() for finding in found])
+    snapshot = Snapshot(replace(recording))
+    found = findings(snapshot)
+    first = [str(line) for device in snapshot.devices for line in headline(found, device)]
+    return json.dumps([first, *(finding.to_json() for finding in found)])
 
 
 def of_job(folder: str) -> str:

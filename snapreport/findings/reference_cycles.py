@@ -180,9 +180,9 @@ def _finding(
 ) -> Finding:
     """``share``: of what the stack frees, in bursts."""
     before = row["event"] - 1  # the position before the first free of the greatest burst
-    part = "All" if share == 1 else share_text(round(share * 1e9), 10**9)
+    part = "All that" if share == 1 else sentence("{share} of what", share=share_text(round(share * 1e9), 10**9))
     how = "together" if row["bursts"] == 1 else sentence("in {}", plural(row["bursts"], "burst"))
-    bursts = sentence("{part} of what this line allocates is freed {how}.", part=part, how=how)
+    bursts = sentence("{part} this line allocates is freed {how}.", part=part, how=how)
     likely = row["collected"] > 0.5
     return Finding(
         kind="leak",

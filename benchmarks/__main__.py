@@ -98,7 +98,6 @@ def chromium(wanted: bool) -> Iterator[Any]:
         print("browser figures: not measured" + (" (no playwright)" if wanted else ""), file=sys.stderr)
         yield None
         return
-    sys.path.insert(0, str(ROOT / "tests"))
     import browser
 
     with browser.launched() as running:

@@ -25,8 +25,9 @@ from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
+import generator
+
 import snapreport
-from snapreport import samples
 from snapreport.contracts import plain
 from snapreport.findings.diagnosis import headline
 from snapreport.findings.run import findings
@@ -103,7 +104,7 @@ def of_job(folder: str) -> str:
 def answers(package: str, scratch: str) -> list[Answer]:
     if package == "jobs":
         for number, options in enumerate(JOBS):
-            samples.write_job(f"{scratch}/{number}", **{**SMALL, **options})
+            generator.write_job(f"{scratch}/{number}", **{**SMALL, **options})
         return [partial(of_job, f"{scratch}/{number}") for number in range(len(JOBS))]
     paths = sorted(RECORDINGS.rglob("*.pickle*"), key=lambda path: path.stat().st_size)
     return [partial(of_recording, snapreport.load(path).recording) for path in paths]

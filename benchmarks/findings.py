@@ -16,10 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from generator import make
+
 from snapreport import load
 from snapreport.findings.model import Finding
 from snapreport.findings.run import findings
-from snapreport.samples import make
 from snapreport.snapshot import Snapshot
 
 RUNS = 200

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import snapreport
-from benchmarks.inputs import ROOT
 from snapreport.allocator.whatif import WhatIf
 from snapreport.forecast.remedies import RemedySearch
 
@@ -37,7 +35,6 @@ CLOSE = 0.15
 
 def measure(folder: Path) -> list[dict[str, Any]]:
     """A row for each pair and PyTorch."""
-    sys.path.insert(0, str(ROOT / "tests"))
     import fake_torch
 
     rows = []

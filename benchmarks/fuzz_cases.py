@@ -128,7 +128,7 @@ _PACK: dict[str, Callable[[bytes], bytes]] = {
 
 @lru_cache(maxsize=1)
 def _generated() -> list[Any]:
-    from snapreport.samples.build import make
+    from generator.build import make
 
     return [_cut(make(preset, **options)) for preset, options in SAMPLES]
 

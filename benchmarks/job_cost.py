@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from snapreport import samples
+import generator
 
 MEDIUM = {"hidden": 512, "layers": 6, "steps": 10, "micro_batches": 4}
 """1.5 MB a rank."""
@@ -66,7 +66,7 @@ def linked(folder: Path, ranks: int, distinct: int, options: dict[str, Any]) -> 
     """
     folder.mkdir(parents=True)
     given = {"ranks": min(distinct, ranks), "metadata": False, "seed": 1, **options}
-    made = samples.write_job(folder.parent / f"{folder.name}-made", "experts", **given)
+    made = generator.write_job(folder.parent / f"{folder.name}-made", "experts", **given)
     for rank in range(ranks):
         (folder / f"rank{rank}.pickle").hardlink_to(made[rank % len(made)])
     return made[0].stat().st_size

@@ -9,11 +9,11 @@ import random
 from pathlib import Path
 from typing import Any
 
+import generator
 import numpy as np
 from msgspec import structs
 
 from benchmarks.process import cost
-from snapreport import samples
 from snapreport.jobs.digest import digest_bytes, read_digest
 from snapreport.jobs.digest_format import pack
 from snapreport.jobs.digest_model import Digest, DigestCurve, plain_digest
@@ -26,7 +26,7 @@ KINDS = ("experts", "data")
 def write_digests(folder: Path, count: int, distinct: int = 16, seed: int = 1) -> int:
     """Digests of so many ranks, made of ``distinct`` generated ones; the bytes of all."""
     folder.mkdir(parents=True)
-    made = samples.write_job(folder.parent / f"{folder.name}-made", KINDS[0], ranks=distinct, seed=seed, **OPTIONS)
+    made = generator.write_job(folder.parent / f"{folder.name}-made", KINDS[0], ranks=distinct, seed=seed, **OPTIONS)
     originals = [read_digest(digest_bytes(load(path))) for path in made]
     dice = random.Random(seed)
     size = 0

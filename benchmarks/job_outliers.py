@@ -6,7 +6,6 @@ an environment.
 from __future__ import annotations
 
 import itertools
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
@@ -14,7 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from snapreport import samples
+import generator
+
 from snapreport.contracts import plain
 from snapreport.jobs.build import job
 from snapreport.jobs.job_json import job_json
@@ -53,7 +53,7 @@ def cases(seeds: int = 3) -> Iterator[Case]:
     """Every kind of job: with a leak at several places, with a heavy rank, with one that runs out, and with nothing
     planted.
     """
-    for kind, seed in itertools.product(samples.KINDS, range(seeds)):
+    for kind, seed in itertools.product(generator.KINDS, range(seeds)):
         base = {"seed": seed, "ranks": 8 if kind != "experts" else 16, "layers": 8 if kind == "pipeline" else 2}
         for jitter in (0.0, 0.1):
             yield Case("none", kind, {**base, "jitter": jitter})
@@ -82,7 +82,6 @@ def recorded_cases(folder: Path, seeds: int) -> Iterator[Case]:
     """Each program of ``PROGRAMS`` with each of its causes, recorded by the PyTorch versions that
     ``SNAPREPORT_FAKE_TORCH`` names, in turns.
     """
-    sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
     import fake_torch
 
     environments = [fake_torch.FakeTorch(one) for one in fake_torch.FOLDERS]
@@ -174,7 +173,7 @@ def _outliers(case: Case) -> list[tuple[int, list[str], str]]:
     """(rank, functions of its stacks, cause) of each outlier; the cause is "" where none is named."""
     with tempfile.TemporaryDirectory() as folder:
         if case.folder is None:
-            samples.write_job(folder, case.kind, **{**SMALL, **case.options})
+            generator.write_job(folder, case.kind, **{**SMALL, **case.options})
         document = plain(job_json(job(case.folder or folder, jobs=1)))
     return [
         (one["rank"], [stack["function"] for stack in one["stacks"]], (one["cause"] or {"kind": ""})["kind"])

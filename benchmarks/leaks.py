@@ -6,7 +6,6 @@ PyTorch that ``SNAPREPORT_FAKE_TORCH`` names, else the recordings in tests/recor
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,7 +32,6 @@ def measure(folder: Path) -> list[dict[str, Any]]:
 
 def _recorded(folder: Path) -> Iterator[tuple[str, str, dict[str, Any], Path]]:
     """PyTorch's version, the program's name, what it does, its snapshot."""
-    sys.path.insert(0, str(ROOT / "tests"))
     import fake_torch
 
     if not fake_torch.FOLDERS:

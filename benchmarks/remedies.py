@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import lzma
 import statistics
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,7 +91,6 @@ def shared(folder: Path) -> Iterator[Pair]:
 
 def recorded(folder: Path) -> Iterator[Pair]:
     """Pairs of the tests' programs, recorded where ``folder`` does not have them yet."""
-    sys.path.insert(0, str(ROOT / "tests"))
     import fake_torch
     import test_remedies
 

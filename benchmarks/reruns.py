@@ -4,7 +4,6 @@ would reserve under others, and PyTorch's own allocator, over a driver without a
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -50,7 +49,6 @@ def measure(programs: int, folder: Path, first: int) -> list[dict[str, Any]]:
 
     first: the seed of the first program.
     """
-    sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
     import fake_torch
 
     rows = []

@@ -59,9 +59,10 @@ class Course:
 
 def random_reports(count: int, folder: Path, seed: int = 0) -> Iterator[Path]:
     """Reports of those of the fuzzer's files that can be read, and of generated snapshots."""
+    from generator.build import write
+    from generator.options import PRESETS
+
     import snapreport
-    from snapreport.samples.build import write
-    from snapreport.samples.options import PRESETS
 
     cases, rng, number, made = Cases(seed, real=False), random.Random(seed), 0, 0
     path, report = folder / "soak.pickle", folder / "soak.html"

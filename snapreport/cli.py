@@ -74,7 +74,7 @@ _LAZY_COMMANDS = {
     "mcp": ("snapreport.commands.agents", "mcp", "Serve snapshots to agents, by the Model Context Protocol."),
     "skill": ("snapreport.commands.agents", "skill", "Print or install the skill that tells agents how to use this."),
     "schema": ("snapreport.commands.schema", "schema", "Print the JSON Schema of what a command prints."),
-    "sample": ("snapreport.samples.command", "sample", "Write a generated snapshot, to try things with."),
+    "sample": ("snapreport.commands.sample", "sample", "Write a recording, to try things with."),
 }
 
 

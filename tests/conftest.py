@@ -57,7 +57,7 @@ def keep_freed_memory() -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """``snapshot_path``: generated, committed and real snapshots in turn; ``real_path``: all real ones alone;
+    """``snapshot_path``: generated and real snapshots in turn; ``real_path``: all real ones alone;
     ``shown_path``: those that differ in what a page can show; ``telling_path``: in what is found in them.
     """
     every = {

@@ -1,4 +1,4 @@
-"""The snapshots that tests run on: those committed with the project, generated ones, and real ones where available."""
+"""The snapshots that tests run on: generated ones, small recordings of one cause each, and real ones if available."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 REAL = Path(os.environ.get("SNAPREPORT_REAL_SNAPSHOTS", ROOT.parent / "shared" / "snapshots"))
-COMMITTED = ROOT / "sample_reports"
 WITNESSES = ROOT / "tests" / "recordings" / "witnesses"
-NO_REAL = "no real snapshots at ../shared/snapshots: only generated and committed ones were tested"
+NO_REAL = "no real snapshots at ../shared/snapshots: only generated ones were tested"
 # Every preset of the generator, cut to what the oracle replays in a second, and cases that the presets lack.
 GENERATED: dict[str, tuple[str | None, dict[str, Any]]] = {
     "training": ("training", {}),
@@ -46,6 +45,28 @@ GENERATED: dict[str, tuple[str | None, dict[str, Any]]] = {
     "layout-2.8": ("small", {"layout": "2.8", "context": "state"}),
     "no-times": ("small", {"times": False, "seed": 9}),
     "no-stacks": ("small", {"context": "none", "snapshot_every": 1}),
+    # A batch of long documents, stacks with C++ frames.
+    "documents": (
+        "oom",
+        {
+            "seed": 1,
+            "steps": 3,
+            "layers": 6,
+            "sequence": 768,
+            "memory": 12 << 30,
+            "vary": 0.25,
+            "stacks": "all",
+            "metadata": True,
+        },
+    ),
+    # Three streams and expandable segments; the second device runs out.
+    "halves": (
+        "multi-gpu",
+        {"seed": 2, "steps": 2, "devices": 2, "layers": 6, "vary": 0.4, "memory": 8 << 30},
+    ),
+    # The ring buffer was too small.
+    "requests": ("serving", {"seed": 3, "events": 12_000, "max_entries": 8_000, "private_pools": 1}),
+    "scattered": ("fragmentation", {"seed": 4, "steps": 1, "layers": 4}),
 }
 
 
@@ -58,15 +79,11 @@ def scratch() -> Path:
 
 
 def names() -> list[str]:
-    """The available snapshots: generated ones, the small one first, then committed ones, then real ones that differ."""
+    """The available snapshots: generated ones, the small one first, then real ones that differ."""
     real = (
         real_names() if os.environ.get("HYPOTHESIS_PROFILE") == "deep" else [n for n in real_names() if n not in ALIKE]
     )
-    return ["small", *sorted(GENERATED.keys() - {"small"}), *committed(), *real]
-
-
-def committed() -> list[str]:
-    return sorted(p.name for p in COMMITTED.rglob("*.pickle*"))
+    return ["small", *sorted(GENERATED.keys() - {"small"}), *real]
 
 
 def real_names() -> list[str]:
@@ -74,7 +91,7 @@ def real_names() -> list[str]:
 
 
 def telling_names() -> list[str]:
-    """Those that differ in what is found in them: generated and committed ones, small recordings of one cause each, and
+    """Those that differ in what is found in them: generated ones, small recordings of one cause each, and
     real ones whose failures and gaps no other has.
     """
     real = {"expandable_oom_3gpu.pickle", "lightning_oom.pickle", "trimmed_inconsistent.pickle"}
@@ -120,12 +137,12 @@ def shown_names() -> list[str]:
 def path_of(name: str) -> Path:
     """The file of a snapshot by its name; generated ones are made on first use."""
     if name not in GENERATED:
-        return next(p for p in [REAL / name, WITNESSES / name, *COMMITTED.rglob(name)] if p.exists())
-    from snapreport import samples
+        return next(p for p in [REAL / name, WITNESSES / name] if p.exists())
+    import generator
 
     preset, changes = GENERATED[name]
     path = scratch() / f"{name}.pickle"
-    path.write_bytes(pickle.dumps(samples.make(preset, **changes), 2))
+    path.write_bytes(pickle.dumps(generator.make(preset, **changes), 2))
     return path
 
 

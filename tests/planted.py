@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import corpus
+import generator
 
 import snapreport
-from snapreport import samples
 from snapreport.snapshot import Snapshot
 
 
@@ -20,7 +20,7 @@ def path_of(preset: str, **changes: Any) -> Path:
     """The file of a preset with changes, made once."""
     name = "-".join([preset, *(f"{key}={value}" for key, value in sorted(changes.items()))])
     path = corpus.scratch() / f"planted-{name}.pickle"
-    path.write_bytes(pickle.dumps(samples.make(preset, **changes), 2))
+    path.write_bytes(pickle.dumps(generator.make(preset, **changes), 2))
     return path
 
 

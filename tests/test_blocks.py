@@ -12,18 +12,18 @@ from typing import Any
 
 import allocator_oracle
 import corpus
+import generator
 import numpy as np
 import polars as pl
 import pytest
+from generator.allocator import Allocator, OutOfMemoryError
+from generator.layout import entry_dicts, segment_dicts
+from generator.memory import DeviceMemory
+from generator.recorder import Recorder
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import snapreport
-from snapreport import samples
-from snapreport.samples.allocator import Allocator, OutOfMemoryError
-from snapreport.samples.layout import entry_dicts, segment_dicts
-from snapreport.samples.memory import DeviceMemory
-from snapreport.samples.recorder import Recorder
 from snapreport.timeline.blocks import ASSUMED, KNOWN, SOURCES, blocks_of
 from snapreport.timeline.rounding import allocator_rules
 from snapreport.timeline.state import state_at
@@ -234,7 +234,7 @@ def test_presets_as_the_oracle(name: str) -> None:
         changes = {"layers": 2, "steps": 1}
     elif name in ("oom", "pools", "training", "expandable", "churn"):
         changes = {"steps": 2, "layers": 2}
-    raw = samples.make(name, **changes)
+    raw = generator.make(name, **changes)
     raw["device_traces"], events = raw["device_traces"][:1], raw["device_traces"][0]
     raw["segments"] = [s for s in raw["segments"] if s["device"] == 0]
     assert_as_the_oracle(raw, events)
@@ -258,7 +258,7 @@ def test_settings_that_say_nothing(given_settings: dict[str, Any]) -> None:
 
 def test_known_sizes_win() -> None:
     """The final state is authoritative: a block is as large as it says."""
-    raw = samples.make("small", steps=1)
+    raw = generator.make("small", steps=1)
     segment = next(
         s for s in raw["segments"] if s["segment_type"] == "large" and s["blocks"][0]["state"] == "active_allocated"
     )
@@ -278,7 +278,7 @@ def test_known_sizes_win() -> None:
 
 
 def test_pinned_memory_is_whole_segments() -> None:
-    raw = samples.make("pinned", steps=2)
+    raw = generator.make("pinned", steps=2)
     timeline = snapreport.load(io_path(raw)).timeline(-1)
     sizes = {s["address"]: s["total_size"] for s in raw["host_segments"]}
     assert len(timeline.allocations)

@@ -138,7 +138,7 @@ def test_links_lead_on(report_of: Callable[..., Path], borrow_report: Callable[.
 
 
 def test_quoted_source_is_text(tmp_path: Path, borrow_report: Callable[..., Any]) -> None:
-    path = corpus.path_of("training.pickle.gz")
+    path = corpus.path_of("documents")
     snapshot = snapreport.load(path)
     hostile = "<img src=x onerror=alert(1)></script><script>alert({})</script><!-- \u2028"
     (tmp_path / "src" / "gpt").mkdir(parents=True)

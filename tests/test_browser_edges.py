@@ -9,10 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import generator
 import pytest
 
 import snapreport
-from snapreport import samples
 
 EVENTS = 300_000
 
@@ -22,7 +22,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[dict[str, Any]
     """Events and the report of a trace long enough for its times to be read on first use."""
     folder = tmp_path_factory.mktemp("large")
     path, out = folder / "large.pickle", folder / "large.html"
-    samples.write(path, "large", events=EVENTS)
+    generator.write(path, "large", events=EVENTS)
     snapreport.write_report([snapreport.load(path)], out)
     return pickle.loads(path.read_bytes())["device_traces"][0], out
 

@@ -52,7 +52,7 @@ def test_rows_hold_what_python_says(opened: Any) -> None:
 
 def test_runs_of_metadata(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
     """Consecutive allocations with the same metadata, by a loop over the trace."""
-    path = corpus.path_of("training.pickle.gz")
+    path = corpus.path_of("documents")
     opened = borrow_report(report_of(path))
     expected: list[list[Any]] = []
     before = None

@@ -20,10 +20,10 @@ import numpy as np
 import polars as pl
 import pytest
 from cli import in_process, on_loaded
+from generator import write
 from PIL import Image
 
 import snapreport
-from snapreport.samples import write
 
 NAME = "snap.pickle"
 ROOT = Path(__file__).parent.parent

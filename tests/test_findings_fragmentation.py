@@ -9,12 +9,12 @@ from typing import Any
 
 import allocator_oracle
 import corpus
+import generator
 import numpy as np
 import pytest
 from test_findings_oom import SMALL_MODEL, holes
 
 import snapreport
-from snapreport import samples
 from snapreport.findings.fragmentation import expandable_setting, fragmentation_findings, growths
 from snapreport.findings.run import findings
 from snapreport.timeline.fragmentation import live_ids, parts_at
@@ -35,7 +35,7 @@ def saved(raw: dict[str, Any], folder: Path) -> Path:
 
 def test_planted(tmp_path: Path) -> None:
     """The last of the growths has the most bytes in holes: all of 46 MiB except for those that the training left."""
-    raw = samples.make("fragmentation", **SMALL_MODEL)
+    raw = generator.make("fragmentation", **SMALL_MODEL)
     (finding,) = found(saved(raw, tmp_path))
     trace, e = raw["device_traces"][0], finding.evidence
     json.dumps(finding.to_json())
@@ -60,7 +60,7 @@ def test_planted(tmp_path: Path) -> None:
 
 
 def test_not_without_the_cause(tmp_path: Path) -> None:
-    path = saved(samples.make("fragmentation", **{**SMALL_MODEL, "oom": "none"}), tmp_path)
+    path = saved(generator.make("fragmentation", **{**SMALL_MODEL, "oom": "none"}), tmp_path)
     assert [
         f for f in findings(snapreport.load(path)) if f.kind in ("fragmentation", "oom") and f.severity != "info"
     ] == []
@@ -103,7 +103,7 @@ def test_growths_are_records(snapshot_path: Path) -> None:
 )
 def test_whether_segments_were_expandable(layout: str, expandable: bool, want: bool | None, tmp_path: Path) -> None:
     """As recorded; an old recorder does not say, but mapped ranges show it."""
-    raw = samples.make("small", steps=1, layout=layout, expandable=expandable)
+    raw = generator.make("small", steps=1, layout=layout, expandable=expandable)
     timeline = snapreport.load(saved(raw, tmp_path)).timeline(0)
     assert expandable_setting(timeline) is want
 

@@ -11,17 +11,17 @@ from typing import Any
 
 import allocator_oracle
 import corpus
+import generator
 import pytest
+from generator.allocator import Allocator, OutOfMemoryError
+from generator.layout import entry_dicts, segment_dicts
+from generator.memory import DeviceMemory
+from generator.recorder import Recorder
 
 import snapreport
-from snapreport import samples
 from snapreport.findings.free_memory_reachability import FreeMemory
 from snapreport.findings.oom import oom_findings, retries
 from snapreport.findings.shortage import Shortage, verdict
-from snapreport.samples.allocator import Allocator, OutOfMemoryError
-from snapreport.samples.layout import entry_dicts, segment_dicts
-from snapreport.samples.memory import DeviceMemory
-from snapreport.samples.recorder import Recorder
 
 MIB = 2**20
 SMALL_MODEL = {"steps": 1, "layers": 2, "sequence": 256, "batch": 2, "memory": 3 * 2**30}
@@ -96,7 +96,7 @@ def assert_numbers(finding: Any, trace: list[dict[str, Any]], settings: dict[str
     ],
 )
 def test_planted(preset: str, changes: dict[str, Any], why: str, tmp_path: Path) -> None:
-    raw = samples.make(preset, **changes)
+    raw = generator.make(preset, **changes)
     (finding,) = found(saved(raw, tmp_path))
     assert finding.severity == "error" and finding.evidence["verdict"] == why
     assert finding.device == len(raw["device_traces"]) - 1
@@ -107,7 +107,7 @@ def test_planted(preset: str, changes: dict[str, Any], why: str, tmp_path: Path)
 
 def test_fragmentation_names_who_pins(tmp_path: Path) -> None:
     """Predictions of 50 MiB each that stay alive hold a segment of 96 MiB, and nothing else does."""
-    raw = samples.make("fragmentation", **SMALL_MODEL)
+    raw = generator.make("fragmentation", **SMALL_MODEL)
     (finding,) = found(saved(raw, tmp_path))
     pin = finding.evidence["pinning_stacks"][0]
     assert pin["function"] == "keep_prediction evaluate.py" and pin["free_bytes"] == pin["segments"] * 46 * MIB

@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 import cli
+import generator
 import msgspec
 import pytest
 
 import snapreport
-from snapreport import samples
 from snapreport.contracts.fit import FitDocument
 from snapreport.report.fit_text import fit_text
 
@@ -20,7 +20,7 @@ HEAVY = 2
 
 def job_at(folder: Path, tokens: int) -> Path:
     path = folder / f"tokens{tokens}"
-    samples.write_job(path, "data", ranks=3, heavy=HEAVY, tokens=tokens, **SMALL)
+    generator.write_job(path, "data", ranks=3, heavy=HEAVY, tokens=tokens, **SMALL)
     return path
 
 
@@ -59,7 +59,7 @@ def test_ranks_that_fail_together_are_all_named(folder: Path) -> None:
     recorded = []
     for tokens in (512, 1024):
         path = folder / f"equal{tokens}"
-        samples.write_job(path, "data", ranks=3, tokens=tokens, **SMALL)
+        generator.write_job(path, "data", ranks=3, tokens=tokens, **SMALL)
         recorded.append(path)
     options = ["--at", "512,1024", "--name", "tokens", "--memory", "400MiB"]
     done = cli.in_process("fit", *recorded, *options, "--json")

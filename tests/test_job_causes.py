@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import fake_torch
+import generator
 import numpy as np
 import polars as pl
 import pytest
@@ -16,7 +17,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import snapreport
-from snapreport import samples
 from snapreport.contracts import plain
 from snapreport.jobs.digest_format import pack
 from snapreport.jobs.digest_model import AXES, METRICS, Digest, DigestCurve, DigestStack, plain_digest
@@ -204,11 +204,11 @@ def test_routing_to_experts_is_no_batch() -> None:
 
 def test_the_generated_leak_and_batch_are_named(tmp_path: Path) -> None:
     small = {"hidden": 256, "layers": 2, "micro_batches": 2, "operations": 4, "vocabulary": 4000, "ranks": 4}
-    samples.write_job(tmp_path / "leak", "data", **small, steps=6, straggler=2, leak=24 << 20)
+    generator.write_job(tmp_path / "leak", "data", **small, steps=6, straggler=2, leak=24 << 20)
     (leak,) = plain(job_json(snapreport.job(tmp_path / "leak", jobs=1)))["outliers"]
     assert leak["cause"]["kind"] == "leak" and leak["cause"]["factor"] is None
     assert leak["sentence"].endswith("It leaks: train/metrics.py:31 keeps more in every step.")
-    samples.write_job(tmp_path / "heavy", "data", **small, steps=2, heavy=1, factor=1.5)
+    generator.write_job(tmp_path / "heavy", "data", **small, steps=2, heavy=1, factor=1.5)
     (heavy,) = plain(job_json(snapreport.job(tmp_path / "heavy", jobs=1)))["outliers"]
     assert heavy["cause"]["kind"] in ("batch", "batch or sequence")
     assert heavy["cause"]["factor"] == pytest.approx(1.5, abs=0.001)

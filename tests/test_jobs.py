@@ -17,6 +17,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
+import generator
 import numpy as np
 import polars as pl
 import pytest
@@ -25,7 +26,6 @@ from cli import in_process, process
 from decoder import Report
 
 import snapreport
-from snapreport import samples
 from snapreport.contracts import plain
 from snapreport.errors import SnapshotError
 from snapreport.jobs.build import PageOptions, build_job, job_of
@@ -48,10 +48,10 @@ SMALL = {"hidden": 256, "layers": 2, "steps": 3, "micro_batches": 2, "operations
 
 def small_job(folder: Path, kind: str, **options: Any) -> Job:
     """A job of a sample, from digests: ranks in which nothing is planted are the same in many jobs, and made once."""
-    return job_of_digests(folder, [samples.JobOptions(kind=kind, **{**SMALL, **options})])
+    return job_of_digests(folder, [generator.JobOptions(kind=kind, **{**SMALL, **options})])
 
 
-def job_of_digests(folder: Path, options: list[samples.JobOptions]) -> Job:
+def job_of_digests(folder: Path, options: list[generator.JobOptions]) -> Job:
     """``options``: of each rank, or one for all."""
     folder.mkdir(parents=True, exist_ok=True)
     for rank in range(options[0].ranks):
@@ -60,22 +60,22 @@ def job_of_digests(folder: Path, options: list[samples.JobOptions]) -> Job:
     return snapreport.job([folder], jobs=1)
 
 
-def only_what_matters(options: samples.JobOptions, rank: int) -> samples.JobOptions:
-    """The options without what is planted in other ranks. Each rank is made by itself: see samples/job.py."""
+def only_what_matters(options: generator.JobOptions, rank: int) -> generator.JobOptions:
+    """The options without what is planted in other ranks. Each rank is made by itself: see generator/job.py."""
     unplanted: dict[str, Any] = {
         name: None for name in ("straggler", "heavy", "oom") if getattr(options, name) not in (None, rank)
     }
     for planted, detail in (("straggler", "leak"), ("heavy", "factor")):
         if getattr(options, planted) != rank:
-            unplanted[detail] = getattr(samples.JobOptions(), detail)
+            unplanted[detail] = getattr(generator.JobOptions(), detail)
     return dataclasses.replace(options, **unplanted)
 
 
 @functools.cache
-def digest_of(options: samples.JobOptions, rank: int) -> tuple[str, bytes]:
+def digest_of(options: generator.JobOptions, rank: int) -> tuple[str, bytes]:
     """The name of a rank's file, and its digest."""
     with tempfile.TemporaryDirectory() as folder:
-        path = samples.write_rank(options, rank, folder)
+        path = generator.write_rank(options, rank, folder)
         return path.name, snapreport.digest(path)
 
 
@@ -97,7 +97,7 @@ def live_at_peak(raw: dict[str, Any], device: int) -> tuple[int, int]:
 
 @pytest.mark.parametrize("kind", ["data", "pipeline", "tensor", "experts"])
 def test_a_digest_says_what_a_plain_walk_of_the_trace_says(kind: str, tmp_path: Path) -> None:
-    paths = samples.write_job(tmp_path, kind, ranks=4, **SMALL)
+    paths = generator.write_job(tmp_path, kind, ranks=4, **SMALL)
     for rank, path in enumerate(paths):
         digest = read_digest(snapreport.digest(path))
         raw = pickle.loads(path.read_bytes())
@@ -113,15 +113,15 @@ def test_a_digest_says_what_a_plain_walk_of_the_trace_says(kind: str, tmp_path: 
 
 def test_a_digest_is_small_and_the_same_every_time(tmp_path: Path) -> None:
     path = tmp_path / "many.pickle"
-    samples.write(path, "training", steps=6, vary=0.4, depth=20)
+    generator.write(path, "training", steps=6, vary=0.4, depth=20)
     data = snapreport.digest(path)
     assert len(data) <= MOST_BYTES == 65_536
     assert data == snapreport.digest(path)
 
 
 def test_a_stack_has_one_identity_wherever_the_code_lies(tmp_path: Path) -> None:
-    """Ranks on different hosts have their program in different folders: see samples/job.py."""
-    paths = samples.write_job(tmp_path, "data", ranks=2, hosts=1, **SMALL)
+    """Ranks on different hosts have their program in different folders: see generator/job.py."""
+    paths = generator.write_job(tmp_path, "data", ranks=2, hosts=1, **SMALL)
     folders, identities = [], []
     for path in paths:
         names = snapreport.load(path).recording.frames["filename"].to_list()
@@ -146,7 +146,7 @@ def outcome(data: bytes) -> str:
 
 
 def test_hostile_digests_are_refused_in_one_line(tmp_path: Path) -> None:
-    path = samples.write_job(tmp_path, "data", ranks=1, **SMALL)[0]
+    path = generator.write_job(tmp_path, "data", ranks=1, **SMALL)[0]
     good = snapreport.digest(path)
     content = json.loads(zlib.decompress(good[len(MAGIC) + 26 :]))
     read_digest(rewrapped(content))
@@ -413,7 +413,7 @@ def test_clocks_that_lie_apart_are_not_compared(tmp_path: Path) -> None:
 
 
 def test_missing_and_damaged_ranks_are_rows_and_not_the_end(tmp_path: Path) -> None:
-    paths = samples.write_job(tmp_path, "data", ranks=6, **SMALL)
+    paths = generator.write_job(tmp_path, "data", ranks=6, **SMALL)
     paths[2].unlink()
     paths[3].write_bytes(b"\x80\x04 no pickle")
     job = snapreport.job([tmp_path], jobs=1)
@@ -425,7 +425,7 @@ def test_missing_and_damaged_ranks_are_rows_and_not_the_end(tmp_path: Path) -> N
 
 
 def test_the_command(tmp_path: Path) -> None:
-    paths = samples.write_job(tmp_path / "job", "pipeline", ranks=4, straggler=2, leak=24 << 20, **SMALL)
+    paths = generator.write_job(tmp_path / "job", "pipeline", ranks=4, straggler=2, leak=24 << 20, **SMALL)
     done = process("job", str(tmp_path / "job"), "--jobs", "1", "--json", cwd=tmp_path)
     assert done.code == 0, done.err
     document = json.loads(done.out)
@@ -450,7 +450,7 @@ def test_the_command(tmp_path: Path) -> None:
 
 
 def test_reports_of_each_rank_are_linked(tmp_path: Path) -> None:
-    samples.write_job(tmp_path / "job", "data", ranks=3, **SMALL)
+    generator.write_job(tmp_path / "job", "data", ranks=3, **SMALL)
     done = process("job", "job", "--each", "each", "-o", "job.html", "--detail", "1", "--jobs", "1", cwd=tmp_path)
     assert done.code == 0, done.err
     reports = sorted((tmp_path / "each").iterdir())
@@ -465,7 +465,7 @@ def test_reports_are_linked_by_their_names_whatever_rank_the_recordings_state(
     tmp_path: Path, is_redacted: bool
 ) -> None:
     """RANK is known only once a file is read, after its report has a name."""
-    samples.write_job(tmp_path / "job", "data", ranks=2, **SMALL)
+    generator.write_job(tmp_path / "job", "data", ranks=2, **SMALL)
     for path, name in zip(sorted((tmp_path / "job").iterdir()), "ba", strict=True):
         path.rename(path.with_name(f"{name}.pickle"))
     (tmp_path / "each").mkdir()
@@ -489,7 +489,7 @@ def test_addresses_of_the_jobs_report_are_relative_and_quoted(tmp_path: Path) ->
 def test_redacted_reports_link_to_the_job_only_if_that_reveals_no_host(
     tmp_path: Path, folder: str, is_linked: bool
 ) -> None:
-    samples.write_job(tmp_path / "job", "data", ranks=1, **SMALL)
+    generator.write_job(tmp_path / "job", "data", ranks=1, **SMALL)
     (tmp_path / "each").mkdir()
     places = {"each": tmp_path / "each", "report": tmp_path / folder / "job.html"}
     snapreport.job([tmp_path / "job"], jobs=1, redaction=Redaction(), **places)
@@ -500,7 +500,7 @@ def test_redacted_reports_link_to_the_job_only_if_that_reveals_no_host(
 
 def job_of_ranks(folder: Path, ranks: int, change: dict[int, dict[str, Any]], **options: Any) -> Job:
     """A data-parallel job, of which some ranks have other options; None for a rank without a file."""
-    base = samples.JobOptions(**{**SMALL, "ranks": ranks, **options})
+    base = generator.JobOptions(**{**SMALL, "ranks": ranks, **options})
     return job_of_digests(folder, [dataclasses.replace(base, **change.get(rank, {})) for rank in range(ranks)])
 
 
@@ -533,7 +533,7 @@ def test_ranks_that_run_out_at_the_same_time(tmp_path: Path) -> None:
 def test_ranks_that_recorded_less_are_not_called_different(tmp_path: Path) -> None:
     """Ring buffers that lost their beginning, ranks without events or without a device, and an unreadable file."""
     folder = tmp_path / "job"
-    paths = samples.write_job(folder, "data", ranks=8, **SMALL)
+    paths = generator.write_job(folder, "data", ranks=8, **SMALL)
 
     def change(rank: int, **parts: Any) -> None:
         paths[rank].write_bytes(pickle.dumps({**pickle.loads(paths[rank].read_bytes()), **parts}))
@@ -556,7 +556,7 @@ def test_ranks_that_recorded_less_are_not_called_different(tmp_path: Path) -> No
 
 def test_files_of_equal_ranks(tmp_path: Path) -> None:
     """Ranks numbered anew on each host are not taken for older files of the same ranks; nor is RANK=0 everywhere."""
-    made = samples.write_job(tmp_path / "made", "data", ranks=4, metadata=False, **SMALL)
+    made = generator.write_job(tmp_path / "made", "data", ranks=4, metadata=False, **SMALL)
     for number, path in enumerate(made):
         host = tmp_path / "hosts" / f"node{number // 2}"
         host.mkdir(parents=True, exist_ok=True)
@@ -565,7 +565,7 @@ def test_files_of_equal_ranks(tmp_path: Path) -> None:
     assert headline(job)[-1].text.startswith("2 more files have the rank and step of another and are left out")
     of_hosts = snapreport.job([tmp_path / "hosts"], jobs=1, rank_pattern=r"node(\d+)/rank0")
     assert of_hosts.ranks.tolist()[:2] == [0, 1]
-    first = samples.write_job(tmp_path / "one", "data", ranks=1, **SMALL)[0].read_bytes()
+    first = generator.write_job(tmp_path / "one", "data", ranks=1, **SMALL)[0].read_bytes()
     (tmp_path / "same").mkdir()
     for rank in range(3):
         (tmp_path / "same" / f"rank{rank}.pickle").write_bytes(first)
@@ -574,15 +574,15 @@ def test_files_of_equal_ranks(tmp_path: Path) -> None:
 
 def test_different_world_sizes_are_named(tmp_path: Path) -> None:
     folder = tmp_path / "job"
-    samples.write_job(folder, "data", ranks=3, **SMALL)
-    samples.write_rank(samples.JobOptions(**{**SMALL, "ranks": 5}), 4, folder)
+    generator.write_job(folder, "data", ranks=3, **SMALL)
+    generator.write_rank(generator.JobOptions(**{**SMALL, "ranks": 5}), 4, folder)
     words = [sentence.text for sentence in headline(snapreport.job([folder], jobs=1))]
     assert "The recordings name different world sizes, 3 and 5: they may be of different jobs." in words
     assert "No file was found for rank 3." in words
 
 
 def test_ranks_in_full_have_the_same_rules_as_digests(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (path, _) = samples.write_job(tmp_path / "job", "data", ranks=2, **SMALL)
+    (path, _) = generator.write_job(tmp_path / "job", "data", ranks=2, **SMALL)
     (tmp_path / "own.toml").write_text('[[rule]]\ncategory = "workspace"\nfile = "head.py"\n')
     shown: list[PageOptions] = []
     monkeypatch.setattr("snapreport.jobs.build.write_job_report", lambda job, out, options: shown.append(options))
@@ -592,7 +592,7 @@ def test_ranks_in_full_have_the_same_rules_as_digests(tmp_path: Path, monkeypatc
 
 
 def test_paths(tmp_path: Path) -> None:
-    paths = samples.write_job(tmp_path / "job", "data", ranks=2, **SMALL)
+    paths = generator.write_job(tmp_path / "job", "data", ranks=2, **SMALL)
     listed = tmp_path / "paths.txt"
     listed.write_text("# two ranks\n" + "\n".join(map(str, paths)) + "\n\n")
     expected = build_job(snapreport.job(paths, jobs=1), PageOptions(title="t"))
@@ -605,7 +605,7 @@ def test_paths(tmp_path: Path) -> None:
 
 
 def test_a_job_of_digests_alone_has_a_report(tmp_path: Path) -> None:
-    for path in samples.write_job(tmp_path, "data", ranks=3, **SMALL):
+    for path in generator.write_job(tmp_path, "data", ranks=3, **SMALL):
         path.with_suffix(".digest").write_bytes(snapreport.digest(path))
         path.unlink()
     job = snapreport.job([tmp_path], jobs=1)
@@ -614,7 +614,7 @@ def test_a_job_of_digests_alone_has_a_report(tmp_path: Path) -> None:
 
 
 def test_loaded_snapshots_give_the_same_job(tmp_path: Path) -> None:
-    paths = samples.write_job(tmp_path, "data", ranks=3, **SMALL)
+    paths = generator.write_job(tmp_path, "data", ranks=3, **SMALL)
     loaded = [snapreport.load(path) for path in paths]
     assert job_json(job_of(loaded)) == job_json(snapreport.job(paths, jobs=1))
     assert digest_bytes(loaded[0]) == snapreport.digest(paths[0])
@@ -622,7 +622,7 @@ def test_loaded_snapshots_give_the_same_job(tmp_path: Path) -> None:
 
 def test_a_rank_more_takes_little_more_than_its_digest(tmp_path: Path) -> None:
     """The reducer stores columns: of 1,024 ranks 10 MB, where digests as objects are 100 MB."""
-    path = samples.write_job(tmp_path, "data", ranks=1, **SMALL)[0]
+    path = generator.write_job(tmp_path, "data", ranks=1, **SMALL)[0]
     content = unpack(snapreport.digest(path))
     made = [DigestResult(pack({**content, "rank": rank, "world_size": 200})) for rank in range(200)]
     paths = [f"rank{rank}.digest" for rank in range(200)]
@@ -640,7 +640,7 @@ def test_a_rank_more_takes_little_more_than_its_digest(tmp_path: Path) -> None:
 def test_a_report_names_files_below_their_common_folder(tmp_path: Path) -> None:
     """Reports go to strangers: nothing in one says where its snapshots were on the machine that made it."""
     folder = tmp_path / "secret-place" / "run"
-    samples.write_job(folder, ranks=3, steps=2)
+    generator.write_job(folder, ranks=3, steps=2)
     (folder / "rank_00003.pickle").write_bytes(b"cut short")
     out = tmp_path / "job.html"
     result = in_process("job", folder, "-o", out, "--jobs", "1")
@@ -654,7 +654,7 @@ def test_a_report_names_files_below_their_common_folder(tmp_path: Path) -> None:
 
 def test_a_leak_of_one_rank_leads_the_headline(tmp_path: Path) -> None:
     """Also where it is too small to make the rank an outlier."""
-    samples.write_job(tmp_path / "job", "data", ranks=8, straggler=3, leak=1 << 20, steps=8, layers=2)
+    generator.write_job(tmp_path / "job", "data", ranks=8, straggler=3, leak=1 << 20, steps=8, layers=2)
     job = snapreport.job(tmp_path / "job", jobs=1)
     assert job.outliers == []
     first = headline(job)[0]

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import pickle
-from dataclasses import replace
 from pathlib import Path
 
+import generator
 import pytest
 from cli import assert_refused, in_process
 from decoder import Report
-
-from snapreport import samples
-from snapreport.samples.job import job_presets, make_rank
 
 SMALL = {"hidden": 256, "layers": 2, "steps": 3, "micro_batches": 2, "operations": 4, "vocabulary": 4000}
 
 
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    return samples.write_job(tmp_path_factory.mktemp("job"), "experts", ranks=3, **SMALL)
+    return generator.write_job(tmp_path_factory.mktemp("job"), "experts", ranks=3, **SMALL)
 
 
 def shown_in_full(path: Path) -> int:
@@ -61,16 +57,7 @@ def test_page_options_need_a_page(ranks: list[Path]) -> None:
 
 
 def test_a_sample_of_a_job(tmp_path: Path) -> None:
-    done = in_process("sample", "--job", "straggler", "--ranks", "3", "--hidden", "128", "--seed", "2", "-o", tmp_path)
-    assert done.code == 0 and "next: snapreport job" in done.err
-    alone = make_rank(replace(job_presets()["straggler"], ranks=3, hidden=128, seed=2, straggler=11 % 3), 1)
-    names = sorted(path.name for path in tmp_path.iterdir())
-    assert names == [f"rank_{rank:05}_step_00000006_steps.pickle" for rank in range(3)]
-    assert pickle.loads((tmp_path / names[1]).read_bytes()) == alone
-    for wrong in (
-        ("--job", "x"),
-        ("--job", "data", "--streams", "2"),
-        ("--job", "data", "--ranks", "0"),
-        ("--ranks", "2"),
-    ):
-        assert_refused(in_process("sample", *wrong, "-o", tmp_path / "no"))
+    assert in_process("sample", "job", "-o", tmp_path / "run").code == 0
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [f"rank{rank}.pickle" for rank in range(4)]
+    job = in_process("job", tmp_path / "run", "--json").json
+    assert job["headline"][0].startswith("Rank 2 of 4 ran out of memory at step 3.")

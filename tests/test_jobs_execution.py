@@ -13,10 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import generator
 import pytest
 
 import snapreport
-from snapreport import samples, snapshot
+from snapreport import snapshot
 from snapreport.errors import SnapshotError
 from snapreport.jobs import build, execution
 from snapreport.jobs.build import PageOptions, build_job
@@ -26,7 +27,7 @@ SMALL = {"hidden": 256, "layers": 2, "steps": 3, "micro_batches": 2, "operations
 
 @pytest.fixture(scope="module")
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    return samples.write_job(tmp_path_factory.mktemp("ranks"), "experts", ranks=8, heavy=3, factor=4, **SMALL)
+    return generator.write_job(tmp_path_factory.mktemp("ranks"), "experts", ranks=8, heavy=3, factor=4, **SMALL)
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +93,7 @@ def test_a_dask_worker_killed_in_the_middle_loses_nothing(
     cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A worker is killed once the first digest is there, while others are being made."""
-    paths = samples.write_job(tmp_path, "data", ranks=12, **SMALL)
+    paths = generator.write_job(tmp_path, "data", ranks=12, **SMALL)
     alone = build_job(snapreport.job(paths, jobs=1))
     before = {nanny.pid for nanny in cluster.workers.values()}
     killed: list[int] = []

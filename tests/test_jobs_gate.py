@@ -6,11 +6,11 @@ import statistics
 from pathlib import Path
 from typing import Any
 
+import generator
 import pytest
 from cli import in_process
 
 import snapreport
-from snapreport import samples
 from snapreport.jobs.rank_findings import merged_findings, where_found
 from snapreport.number_format import bytes_text
 
@@ -21,7 +21,7 @@ SMALL = {"hidden": 256, "layers": 2, "steps": 3, "micro_batches": 2, "operations
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Eight ranks, of which rank 3 leaks."""
     made = tmp_path_factory.mktemp("job")
-    samples.write_job(made, "data", ranks=8, straggler=3, leak=16 << 20, **SMALL)
+    generator.write_job(made, "data", ranks=8, straggler=3, leak=16 << 20, **SMALL)
     return made
 
 
@@ -90,7 +90,7 @@ def test_every_rank_fits_or_the_one_that_does_not_is_named(folder: Path, tmp_pat
 
 
 def test_growth_is_that_of_the_worst_rank(digests: Path, peaks: list[int], tmp_path: Path) -> None:
-    samples.write_job(tmp_path / "job", "data", ranks=8, **SMALL)
+    generator.write_job(tmp_path / "job", "data", ranks=8, **SMALL)
     before = digested(tmp_path / "job", tmp_path / "before")
     assert checked(digests, "--baseline", digests, "--max-growth", "0%")[0] == 0
     grown = max(peaks) - min(peaks)
@@ -107,7 +107,7 @@ def test_growth_is_that_of_the_worst_rank(digests: Path, peaks: list[int], tmp_p
 
 def test_the_evidence_of_an_imbalance_is_about_the_highest_rank(tmp_path: Path) -> None:
     """The first stage holds most; the outlier is another rank."""
-    samples.write_job(tmp_path / "job", "pipeline", ranks=8, straggler=5, leak=4 << 20, **{**SMALL, "hidden": 128})
+    generator.write_job(tmp_path / "job", "pipeline", ranks=8, straggler=5, leak=4 << 20, **{**SMALL, "hidden": 128})
     made = digested(tmp_path / "job", tmp_path / "digests")
     code, document = checked(made, "--max-imbalance", "5%", "--fail-on", "oom")
     imbalance, calm = document["checks"]
@@ -132,7 +132,7 @@ def test_what_most_ranks_have_is_described_by_a_typical_one(digests: Path) -> No
 
 @pytest.mark.parametrize(("steps", "code"), [(2, 2), (9, 0)])
 def test_too_few_steps_decide_nothing_of_a_leak(steps: int, code: int, tmp_path: Path) -> None:
-    samples.write_job(tmp_path / "job", "data", ranks=2, **{**SMALL, "steps": steps, "micro_batches": 1})
+    generator.write_job(tmp_path / "job", "data", ranks=2, **{**SMALL, "steps": steps, "micro_batches": 1})
     found, document = checked(digested(tmp_path / "job", tmp_path / "digests"), "--fail-on", "leak")
     (check,) = document["checks"]
     assert found == code and check["message"] == "no leak on 2 ranks"
@@ -146,7 +146,7 @@ def test_bad_usage(folder: Path) -> None:
 
 
 def test_two_jobs(digests: Path, tmp_path: Path) -> None:
-    samples.write_job(tmp_path / "job", "data", ranks=9, **{**SMALL, "micro_batches": 2, "hidden": 320})
+    generator.write_job(tmp_path / "job", "data", ranks=9, **{**SMALL, "micro_batches": 2, "hidden": 320})
     digested(tmp_path / "job", tmp_path / "after")
     run = in_process("diff", digests, tmp_path / "after", "--json")
     assert run.code == 0, run.err
@@ -170,7 +170,7 @@ def test_two_jobs(digests: Path, tmp_path: Path) -> None:
 
 
 def test_two_jobs_as_a_page(digests: Path, tmp_path: Path) -> None:
-    samples.write_job(tmp_path / "job", "data", ranks=9, **{**SMALL, "hidden": 320})
+    generator.write_job(tmp_path / "job", "data", ranks=9, **{**SMALL, "hidden": 320})
     digested(tmp_path / "job", tmp_path / "<after>")
     out = tmp_path / "diff.html"
     run = in_process("diff", digests, tmp_path / "<after>", "-o", out)
@@ -190,7 +190,7 @@ def test_a_job_against_itself_changed_nothing(digests: Path) -> None:
 def test_a_comparison_of_two_jobs_can_be_redacted(tmp_path: Path) -> None:
     """Only where a digest is made; so the ranks are snapshots here."""
     for name, straggler in (("before", None), ("alice", 0)):
-        samples.write_job(tmp_path / name, "data", ranks=1, straggler=straggler, leak=16 << 20, **SMALL)
+        generator.write_job(tmp_path / name, "data", ranks=1, straggler=straggler, leak=16 << 20, **SMALL)
     out = tmp_path / "diff.html"
     jobs, hide = (tmp_path / "before", tmp_path / "alice"), ("--redact-pattern", "alice|log_step|metrics")
     run = in_process("diff", *jobs, "-o", out, *hide)

@@ -8,10 +8,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import generator
 import pytest
 from cli import in_process
 
-from snapreport import samples
 from snapreport.errors import SnapshotError
 from snapreport.jobs.build import job
 from snapreport.jobs.digest import digest_of
@@ -31,7 +31,7 @@ def _content() -> str:
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
-        (path,) = samples.write_job(folder, "data", **SMALL)
+        (path,) = generator.write_job(folder, "data", **SMALL)
         return json.dumps(plain_digest(digest_of(load(path), str(path))))
 
 
@@ -148,7 +148,7 @@ def test_settings_that_differ(tmp_path: Path) -> None:
 
 def test_the_step_of_a_failure_is_one_number(tmp_path: Path) -> None:
     """In the file's name, in what the recorder writes, and in the job: steps completed, which is the failed one's."""
-    paths = samples.write_job(tmp_path, "data", **{**SMALL, "ranks": 2, "steps": 4, "oom": 1, "memory": 1 << 30})
+    paths = generator.write_job(tmp_path, "data", **{**SMALL, "ranks": 2, "steps": 4, "oom": 1, "memory": 1 << 30})
     assert "_step_00000003_oom" in paths[1].name
     recorder = load(paths[1]).recording.recorder
     found = job(tmp_path, jobs=1)
@@ -191,7 +191,7 @@ def test_check_and_diff_choose_a_run_too(tmp_path: Path) -> None:
 
 def test_digests_of_many_snapshots_are_named_after_them(tmp_path: Path) -> None:
     for step in ("step_1", "step_2"):
-        samples.write_job(tmp_path / "run" / step, "data", **{**SMALL, "ranks": 2})
+        generator.write_job(tmp_path / "run" / step, "data", **{**SMALL, "ranks": 2})
     (tmp_path / "run" / "broken.pickle").write_bytes(b"no pickle")
     done = in_process("digest", tmp_path / "run", "-o", tmp_path / "digests", "--jobs", "1")
     assert done.code == 2 and "4 digests" in done.err and "1 of 5 files could not be read" in done.err

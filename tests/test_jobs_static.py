@@ -8,10 +8,10 @@ import struct
 import zlib
 from pathlib import Path
 
+import generator
 import numpy as np
 import pytest
 
-from snapreport import samples
 from snapreport.jobs.build import PageOptions, build_job, job_of
 from snapreport.jobs.heat import Heat, HeatAxis
 from snapreport.jobs.heat_picture import COLOURS, heat_picture
@@ -69,7 +69,7 @@ def test_nothing_recorded_has_no_picture() -> None:
 @pytest.mark.parametrize("oom", [None, 1])
 def test_ranks_of_the_headline_are_links_to_their_rows(oom: int | None, tmp_path: Path) -> None:
     small = {"hidden": 128, "layers": 1, "steps": 2, "operations": 2, "vocabulary": 500, "memory": 1 << 30}
-    paths = samples.write_job(tmp_path, "data", ranks=4, straggler=2, leak=64 << 20, oom=oom, **small)
+    paths = generator.write_job(tmp_path, "data", ranks=4, straggler=2, leak=64 << 20, oom=oom, **small)
     text = build_job(job_of([load(path) for path in paths]), PageOptions(detail=())).decode()
     head = text[: text.index("</header>")]
     links = re.findall(r'<a href="(#rank-\d+)">', head)

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import corpus
 import polars as pl
 import pytest
 
@@ -290,8 +291,7 @@ class TestOtherJson:
     def test_an_exported_snapshot_is_the_snapshot(self, tmp_path):
         import pickle
 
-        made = tmp_path / "sample.pickle"
-        assert in_process("sample", "-o", made, "--events", "2000").code == 0
+        made = corpus.path_of("small")
         exported = tmp_path / "sample.json"
         exported.write_text(json.dumps(pickle.loads(made.read_bytes())))
         left, right = snapreport.load(made), snapreport.load(exported)

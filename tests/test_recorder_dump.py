@@ -14,13 +14,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+import generator
 import hypothesis
 import pytest
 from hypothesis import strategies as st
 from waiting import GUARD_SECONDS
 
 import snapreport
-from snapreport import samples
 from snapreport.reading.trace_stream import DivertedPickle
 from snapreport.recorder import dump
 from snapreport.recorder.file_names import FileNames, Retention
@@ -75,17 +75,17 @@ def test_what_is_written_is_read(tmp_path: Path, compression: str) -> None:
     if compression == "zstd" and not dump.zstd_available():
         pytest.skip("no zstd in this Python")
     plain = tmp_path / "plain.pickle"
-    plain.write_bytes(pickle.dumps(samples.make("small")))
+    plain.write_bytes(pickle.dumps(generator.make("small")))
     folder = tmp_path / "ours"
     folder.mkdir()
-    written(samples.make("small"), folder, compression)
+    written(generator.make("small"), folder, compression)
     ours = snapreport.load(next(folder.iterdir()))
     assert ours.allocations(0).equals(snapreport.load(plain).allocations(0))
 
 
 def test_traces_are_read_while_they_are_unpickled(tmp_path: Path) -> None:
     """The reader recognises where each trace begins, so that it never stores one as dicts."""
-    snapshot = samples.make("multi-gpu", steps=2)
+    snapshot = generator.make("multi-gpu", steps=2)
     traces = sum(1 for trace in snapshot["device_traces"] if trace)
     assert traces > 1
     reader = DivertedPickle(io.BytesIO(written(snapshot, tmp_path)))
@@ -95,10 +95,10 @@ def test_traces_are_read_while_they_are_unpickled(tmp_path: Path) -> None:
 
 def test_equal_snapshots_are_equal_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also a day later: gzip would store the time."""
-    first = written(samples.make("small"), tmp_path, "gzip")
+    first = written(generator.make("small"), tmp_path, "gzip")
     tomorrow = time.time() + 86_400
     monkeypatch.setattr(time, "time", lambda: tomorrow)
-    assert written(samples.make("small"), tmp_path, "gzip") == first
+    assert written(generator.make("small"), tmp_path, "gzip") == first
 
 
 def test_time_limit(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_time_limit(tmp_path: Path) -> None:
     path = tmp_path / "snapshot.pickle.gz"
     path.write_bytes(b"the previous file")
     with pytest.raises(dump.TimeLimitError):
-        dump.write_snapshot(samples.make("small"), path, "gzip", time.monotonic() - 1)
+        dump.write_snapshot(generator.make("small"), path, "gzip", time.monotonic() - 1)
     assert [p.name for p in tmp_path.iterdir()] == [path.name] and path.read_bytes() == b"the previous file"
 
 

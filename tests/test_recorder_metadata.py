@@ -6,12 +6,12 @@ import pickle
 from pathlib import Path
 from typing import Any
 
+import generator
 import hypothesis
 import pytest
 from hypothesis import strategies as st
 
 import snapreport
-from snapreport import samples
 from snapreport.reading.recorder_metadata import read_metadata
 from snapreport.report.payload import build_sections
 from snapreport.report.recorder_facts import repository_url
@@ -53,7 +53,7 @@ def recorded(**changes: Any) -> dict[str, Any]:
 
 def with_metadata(metadata: Any, folder: Path, **options: Any) -> Path:
     """A generated snapshot with ``metadata``; or with the result of the function ``metadata`` for the snapshot."""
-    snapshot = samples.make("small", **options)
+    snapshot = generator.make("small", **options)
     snapshot["snapreport"] = metadata(snapshot) if callable(metadata) else metadata
     path = folder / "recorded.pickle"
     path.write_bytes(pickle.dumps(snapshot))
@@ -90,7 +90,7 @@ def test_report_shows_it(tmp_path: Path) -> None:
         "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, stacks=python, steps=3:6, max_entries=1000000",
     ):
         assert words in text, words
-    reserved = sum(segment["total_size"] for segment in samples.make("small")["segments"])
+    reserved = sum(segment["total_size"] for segment in generator.make("small")["segments"])
     outside = (79 * GIB - reserved) / GIB
     assert f"{outside:.1f} GiB were outside PyTorch&#39;s caching allocator: the CUDA context, NCCL, " in text
 
@@ -184,7 +184,7 @@ def test_nested_without_end() -> None:
 def test_names_are_no_track_of_the_timeline(tmp_path: Path) -> None:
     """Names of tensors are shown with allocations; only metadata that the program set describes a moment."""
     plain = tmp_path / "plain.pickle"
-    plain.write_bytes(pickle.dumps(samples.make("small")))
+    plain.write_bytes(pickle.dumps(generator.make("small")))
     names_only = []
     for path in (with_metadata(recorded(), tmp_path), plain):
         sections = build_sections([snapreport.load(path)], "")

@@ -11,8 +11,8 @@ import corpus
 import jsonschema
 import pytest
 from cli import in_process, on_loaded
+from generator import write_job
 
-from snapreport.samples import write_job
 from snapreport.schemas.documents import DOCUMENTS, generated, schema_name
 
 NAMES = [schema_name(document).removeprefix("snapreport-").partition("/")[0] for document in DOCUMENTS.values()]

@@ -10,12 +10,12 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import generator
 import pytest
 from cli import in_process
 from test_recorder_metadata import COMMIT, recorded, with_metadata
 
 import snapreport
-from snapreport import samples
 from snapreport.contracts.check import Check
 from snapreport.errors import SnapshotError
 from snapreport.reading.recorder_metadata import read_metadata
@@ -37,13 +37,13 @@ def of(root: str | None, commit: str = COMMIT) -> Any:
 
 def plain(tmp_path: Path) -> Path:
     path = tmp_path / "plain.pickle"
-    path.write_bytes(pickle.dumps(samples.make("small")))
+    path.write_bytes(pickle.dumps(generator.make("small")))
     return path
 
 
 def leaking(tmp_path: Path) -> Path:
     path = tmp_path / "leaking.pickle"
-    path.write_bytes(pickle.dumps(samples.make("leak")))
+    path.write_bytes(pickle.dumps(generator.make("leak")))
     return path
 
 
@@ -206,7 +206,7 @@ def test_headlines_link_lines_beside_the_moment(tmp_path: Path) -> None:
 def test_a_comparison_links_lines_too(tmp_path: Path, open_report: Callable[..., Any]) -> None:
     out, paths = tmp_path / "diff.html", [tmp_path / f"{name}.pickle" for name in "abc"]
     for seed, path in enumerate(paths):
-        path.write_bytes(pickle.dumps(samples.make("leak", seed=seed)))
+        path.write_bytes(pickle.dumps(generator.make("leak", seed=seed)))
     assert in_process("diff", *paths[:2], "--link", EDITOR).code == 2, "text has no links"
     ran = in_process("diff", *paths, "-o", out, "--link", "https://h/{path}#{line}", "--strip-prefix", "/app")
     assert ran.code == 0 and "--link" not in ran.err
@@ -242,7 +242,7 @@ def test_a_prefix_that_fits_nothing_is_reported(tmp_path: Path) -> None:
 
 def test_a_name_of_two_files_has_no_link(tmp_path: Path) -> None:
     """ "main train.py:1" in a sentence could be either file's."""
-    snapshot = samples.make("small")
+    snapshot = generator.make("small")
     for trace in snapshot["device_traces"]:
         for number, event in enumerate(trace):
             event["frames"] = [{"filename": f"/{'ab'[number % 2]}/train.py", "line": 1, "name": "main"}]
@@ -255,7 +255,7 @@ def test_a_name_of_two_files_has_no_link(tmp_path: Path) -> None:
 
 def test_hostile_names_stay_inert(tmp_path: Path) -> None:
     hostile = '/app/"><img src=x onerror=alert(1)>](javascript:alert(1)) `|{line}.py'
-    snapshot = samples.make("small")
+    snapshot = generator.make("small")
     for trace in snapshot["device_traces"]:
         for event in trace:
             event["frames"] = [{"filename": hostile, "line": 3, "name": "f"}]

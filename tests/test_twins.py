@@ -11,6 +11,7 @@ from typing import Any
 
 import corpus
 import fake_torch
+import generator
 import hypothesis.strategies as st
 import planted_trace
 import pytest
@@ -19,7 +20,6 @@ from hypothesis import given
 
 import snapreport
 from snapreport import allocator_facts as facts
-from snapreport import samples
 from snapreport.allocator.settings import (
     DEFAULT,
     TIE_BREAKS,
@@ -46,7 +46,7 @@ def test_every_option_with_a_size_reads_3m_alike() -> None:
     path = corpus.path_of("small")
     (fits,) = in_process("check", path, "--fits", "3M", "--json").json["checks"]
     assert fits["limit"] == 3_000_000
-    assert in_process("sample", "-o", corpus.scratch() / "m.pickle", "--memory", "3QB").code == 2
+    assert in_process("check", path, "--fits", "3QB").code == 2
     for text in ("3M", "3MiB"):
         rows = snapreport.load(path).query(f"size>={text}")["size"]
         assert rows.min() >= VECTORS["sizes"][text] and len(rows)
@@ -146,7 +146,7 @@ def profile() -> str:
 
 
 REFUSED: dict[str, Callable[[], Any]] = {
-    "kind": lambda: samples.make("pinned"),
+    "kind": lambda: generator.make("pinned"),
     "profiler": profile,
     "no_allocations": only_segments,
     "no_completed_frees": lambda: without(("free_completed",)),

@@ -9,13 +9,13 @@ from typing import Any
 
 import corpus
 import fake_torch
+import generator
 import numpy as np
 import planted_trace
 import pytest
 from cli import in_process
 
 import snapreport
-from snapreport import samples
 from snapreport.allocator.minimum import STEP, minimum_memory
 from snapreport.allocator.placement import Ascending
 from snapreport.allocator.settings import parse_settings
@@ -147,7 +147,7 @@ def test_without_and_scale_change_the_peak_allocated_as_a_sum_says(fragmented: P
 
 def test_what_is_left_out_never_happens() -> None:
     """A trace without some allocations reserves what a trace that never had them reserves."""
-    raw = samples.make("small", seed=5)
+    raw = generator.make("small", seed=5)
     trace = next(t for t in raw["device_traces"] if t)
     path = corpus.scratch() / "whole.pickle"
     path.write_bytes(pickle.dumps(raw, 4))
@@ -295,7 +295,7 @@ def test_an_oom_that_no_setting_avoids_says_what_the_run_needs(fragmented: Path)
     from snapreport.findings.memory_needed import memory_needed
 
     path = corpus.scratch() / "short_of_memory.pickle"
-    path.write_bytes(pickle.dumps(samples.make("oom", steps=1, layers=2), 4))
+    path.write_bytes(pickle.dumps(generator.make("oom", steps=1, layers=2), 4))
     timeline = snapreport.load(path).timeline(0)
     needed = memory_needed(timeline)
     assert needed is not None

@@ -197,7 +197,7 @@ class PercentType(click.ParamType):  # type: ignore[type-arg]  # generic in newe
     "--code-quality",
     metavar="FILE",
     type=click.Path(),
-    help="Write the same as GitLab's code quality report, which a merge request shows at its lines.",
+    help="Write these errors and advice as a code quality report, which GitLab shows in merge requests.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON (schema snapreport-check/1).")
 @category_options

@@ -34,10 +34,10 @@ _FUSED = (
 _CALLED = r" (_call_impl|_wrapped_call_impl|_slow_forward)$"
 _FUSED_FILES = r"/(flash_attn|xformers|sageattention|transformer_engine)/"
 MATH_KERNEL = r"(^|::)_scaled_dot_product_attention_math\b"
-# Functions that allocate equal sizes one after another for other reasons.
+# Functions and files, not folders, that allocate equal sizes one after another for other reasons.
 _OTHER = (
-    r"(?i)norm|mlp|ffn|feed_?forward|rope|rotary|loss|gelu|silu|swi?glu|activation|optim|expert|moe|embed"
-    r"|sample|generat"
+    r"(?i)(norm|mlp|ffn|feed_?forward|rope|rotary|loss|gelu|silu|swi?glu|activation|optim|expert|moe|embed"
+    r"|sample|generat)[^/\\]*$|/torch/optim/|/generation/"
 )
 
 NEIGHBOURS = 12

@@ -88,7 +88,9 @@ class _Collections:
 
 
 def collections(context: AdviceContext) -> np.ndarray:
-    """Bool per allocation: results that a loop keeps, and what they are joined into: as large for any batch."""
+    """Bool per allocation: results that a loop collects, and the tensors that join them. The batch does not change
+    their size.
+    """
     return _collections(context).mask
 
 

@@ -14,6 +14,8 @@ from snapreport.timeline.phases import OPTIMIZER_STEP
 
 _MIN_FROZEN_SHARE = 0.5
 _MIN_BYTES = 1 << 20
+_SHARDED = r"/torch/distributed/fsdp/|/deepspeed/runtime/zero/"
+"""Gathers whole weights, whose gradients are parts of other sizes."""
 
 
 class FrozenEvidence(AdviceEvidence, kw_only=True):
@@ -30,7 +32,7 @@ def frozen_base(context: AdviceContext) -> Advice | None:
     steps = context.phases.runs(OPTIMIZER_STEP)[context.timeline.events["stack"].to_numpy()]
     gradients = np.unique(context.size[context.category("gradient")])
     parameters = context.category("parameter")
-    if not len(gradients) or not steps.any():
+    if not len(gradients) or not steps.any() or context.frames(_SHARDED)[context.stack[parameters]].any():
         return None
     if np.isin(2 * context.size[parameters & context.at_peak], context.size[parameters & ~context.at_peak]).any():
         return None  # cast to half their size on the device

@@ -59,7 +59,11 @@ class _First:
     tied: list[int] = field(default_factory=list)
 
     def look_at(self, rank: int, device: int, fit: DeviceFit) -> None:
-        """A rank that runs where the first one does, and where it fails, does not fail before it."""
+        """Takes the rank if it fails at a smaller value than the ranks before it.
+
+        Replaying two values is enough for most: a rank that runs at the first rank's largest value and the one after
+        it fails later.
+        """
         values = range(max(1, self.value), self.value + 2)
         if self.rank is not None and all(fit.retries(value, self.memory) is not None for value in values):
             return

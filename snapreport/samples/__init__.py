@@ -1,38 +1,28 @@
-"""Samples: realistic memory snapshots generated without torch or a GPU, the same on every machine.
-
-A faithful model of PyTorch's caching allocator runs a simulated training or serving program; see `Options` for the
-parameters and `PRESETS` for named starting points.
-
-    snapshot = snapreport.samples.make("oom", seed=1)
-    snapreport.samples.write("sample.pickle.gz", "training", steps=2)
+"""Recordings to try things with. Their programs are in the folder ``sample_programs`` of the repository; they ran on
+PyTorch's own allocator, over a driver that needs no GPU.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
 
-if TYPE_CHECKING:
-    from snapreport.samples.build import make, make_snapshot, write, write_snapshot
-    from snapreport.samples.job import KINDS, JobOptions, make_job, write_job, write_rank
-    from snapreport.samples.options import PRESETS, Options, make_options
-
-__all__ = [
-    "KINDS",
-    "PRESETS", "JobOptions", "Options", "make", "make_job", "make_options", "make_snapshot", "write", "write_job",
-    "write_rank", "write_snapshot",
-]  # fmt: skip
-
-_HOMES = {
-    "make": "build", "make_snapshot": "build", "write": "build", "write_snapshot": "build",
-    "KINDS": "job", "JobOptions": "job", "make_job": "job", "write_job": "job", "write_rank": "job",
-    "Options": "options", "PRESETS": "options", "make_options": "options",
-}  # fmt: skip
+FOLDER = Path(__file__).resolve().parent
+SAMPLES = {
+    "training": "a language model runs out of memory in its attention, on a batch of long documents",
+    "fragmentation": "an evaluation runs out of memory with gigabytes cached",
+    "leak": "every training step keeps a tensor",
+    "healthy": "the same training without the leak",
+    "logits": "a large vocabulary: the peak is in the loss",
+    "late": "recording began after two steps",
+    "cycles": "objects that refer to each other hold memory until the garbage collector runs",
+    "churn": "empty_cache() in every step",
+    "serving": "requests whose caches of keys and values grow, and a CUDA graph",
+    "two_devices": "a model on two devices with expandable segments; the second runs out of memory",
+    "job": "four ranks of a job, of which one gets more documents and runs out of memory",
+}
 
 
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(f"{__name__}.{home}"), name)
+def recordings(name: str) -> list[Path]:
+    """The files of a sample: one, or those of a job's ranks in order. KeyError for another name."""
+    SAMPLES[name]
+    return sorted((FOLDER / name).glob("*.pickle.xz")) or [FOLDER / f"{name}.pickle.xz"]

@@ -84,6 +84,7 @@ NOT_RUN = {
     "record": "it records a program: test_recorder_*.py",
     "mcp": "it serves until its input ends: test_agents.py",
     "job s3:": "there is no such bucket",
+    "fit job-": "it takes long: test_fit_jobs.py",
     "export --to": "only named, without files",
     "job --watch": "only named, without files",
     "diff before/ after/ [": "brackets are what may follow",

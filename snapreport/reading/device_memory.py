@@ -38,8 +38,8 @@ def device_memory(raw: Any) -> pl.DataFrame:
     """
     facts = raw if type(raw) is dict else {}
     frames = [_frame(row) for row in _list(facts.get("frames"))[:MOST_FRAMES]]
-    told = [_description(stack, frames) for stack in _list(facts.get("stacks"))[:MOST_FRAMES]]
-    stacks = pl.DataFrame(told, {"ran": SCHEMA["ran"], "line": SCHEMA["line"]}, orient="row")
+    described = [_description(stack, frames) for stack in _list(facts.get("stacks"))[:MOST_FRAMES]]
+    stacks = pl.DataFrame(described, {"ran": SCHEMA["ran"], "line": SCHEMA["line"]}, orient="row")
     given = facts.get("devices")
     devices: dict[Any, Any] = given if type(given) is dict else {}
     source = facts.get("source")

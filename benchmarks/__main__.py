@@ -31,6 +31,8 @@ recording
 modules
         programs recorded over the driver of tests/fakecuda: share of bytes whose module, name and shape are right, and
         whether memory_stats are those without recording; names of programs may be given
+layers  the same programs: share of the bytes of forward passes that get the number of a layer from stack traces, and
+        how much of it is in that layer by the recorded names; names of programs may be given
 fit     thirty programs at five values of a number, recorded over the driver of tests/fakecuda:
         peaks foretold from one, two or three of them against the runs, and the largest value on three cards; and
         programs with two remedies; recordings stay in the folder of --keep and are used again; then the time of a
@@ -74,6 +76,7 @@ from benchmarks import (
     job_cost,
     job_digests,
     job_outliers,
+    layers,
     leaks,
     modules,
     peers,
@@ -149,6 +152,7 @@ def main() -> None:
             "leaks",
             "recording",
             "modules",
+            "layers",
             "remedies",
             "categories",
             "whatif",
@@ -207,6 +211,7 @@ def main() -> None:
                 "leaks",
                 "recording",
                 "modules",
+                "layers",
                 "remedies",
                 "categories",
                 "whatif",
@@ -280,6 +285,8 @@ def main() -> None:
             print(recording.table(document["rows"]))
         elif options.what == "modules":
             document["rows"] = modules.run_all([str(name) for name in options.snapshots])
+        elif options.what == "layers":
+            document["rows"] = layers.run_all([str(name) for name in options.snapshots])
         elif options.what == "shapes":
             document["rows"] = []
             print(shapes.HEAD)

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from snapreport.timeline.build import DeviceTimeline
-from snapreport.timeline.modules import ModulePaths
+from snapreport.timeline.inferred_layers import layer_paths
 from snapreport.timeline.operators import called_operators, stack_labels
 from snapreport.timeline.own_code import own_frames, own_functions
 
@@ -45,9 +45,9 @@ def _names(timeline: DeviceTimeline, by: str) -> pl.Series:
         return _steps(timeline)
     if by == "module" and table["module"].count():
         return table["module"]
-    if by == "module":  # not recorded: the chain of `forward` calls in the stack trace
-        of_stack = pl.Series(ModulePaths(recording).of(range(len(recording.stack_offsets) - 1)), dtype=pl.String)
-    elif by == "file":
+    if by == "module":  # not recorded: the chain of `forward` calls in the stack trace, with layers as inferred
+        return layer_paths(recording, table).replace({"": None})
+    if by == "file":
         frame = pl.Series(own_frames(recording))
         of_stack = recording.frames["filename"].gather(frame.set(frame < 0, None))
     else:

@@ -34,6 +34,11 @@ class ModulePaths:
         called = np.zeros(len(own), bool)
         called[:-1] = call[row[1:]] & (stack[1:] == stack[:-1])
         is_module = forward[row] & called
+        # A decorated forward is called by its decorator: it counts around those that are seen.
+        outermost = np.full(len(offsets) - 1, len(own))
+        outermost[stack[is_module]] = np.flatnonzero(is_module)  # the last assignment wins
+        is_around = forward[row] & (np.arange(len(own)) > outermost[stack])
+        self._around, self._around_stacks = row[is_around], stack[is_around]
         self._row, stack = row[is_module], stack[is_module]
         self._offsets = np.searchsorted(stack, np.arange(len(offsets)))
         self._files = file
@@ -42,9 +47,18 @@ class ModulePaths:
     def of(self, stacks: Sequence[int]) -> list[str]:
         """For each stack "model.py:178 › block.py:42 › linear.py:134", outermost first; "" if it shows no module."""
         return [
-            ARROW.join(map(self._place, self._row[self._offsets[s] : self._offsets[s + 1]][::-1].tolist()))
+            ARROW.join(map(self.place, self._row[self._offsets[s] : self._offsets[s + 1]][::-1].tolist()))
             for s in stacks
         ]
 
-    def _place(self, row: int) -> str:
+    def chain(self, stack: int) -> tuple[list[int], int]:
+        """The rows of ``frames`` that :meth:`of` names, after those of the forwards around them, and how many these
+        are. Outermost first.
+        """
+        begin, end = np.searchsorted(self._around_stacks, (stack, stack + 1))
+        around = self._around[begin:end][::-1].tolist()
+        inside = self._row[self._offsets[stack] : self._offsets[stack + 1]][::-1].tolist()
+        return [*around, *inside], len(around)
+
+    def place(self, row: int) -> str:
         return f"{self._files[row].rsplit('/', 1)[-1]}:{self._lines[row]}"

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 import snapreport
+from snapreport.report.group_text import groups_text
 from snapreport.timeline.allocation_groups import group_sums
 from snapreport.timeline.inferred_layers import layer_paths
 
@@ -56,6 +57,16 @@ def test_calls_of_one_line_are_counted(tmp_path: Path) -> None:
     assert found == [*one_pass, "", *one_pass]
 
 
+def test_layers_of_one_place_are_one_row_of_text(tmp_path: Path) -> None:
+    paths(tmp_path, "net:8 table:2", *LAYER * 3, "")
+    text = groups_text(snapreport.load(tmp_path / "layers.pickle"), "module", None)
+    assert "by module, layers inferred" in text
+    place = "net.py:9 [0–2] › block.py"
+    for name in ("net.py:8 › table.py:2", f"{place}:3", f"{place}:4 › linear.py:1", f"{place}:5", "no module"):
+        assert f"\n{name}  " in text
+    assert text.count("net.py:9") == 3
+
+
 def test_a_loop_over_several_lines(tmp_path: Path) -> None:
     """``for attn, mlp in layers``, between other lines of the forward that a model's line calls."""
     parts = ("net:9 stack:4 attn:1", "net:9 stack:5 mlp:1") * 2
@@ -78,6 +89,7 @@ def test_a_decorated_forward_shows_the_line_that_calls_layers(tmp_path: Path) ->
         (*LAYER * 2, LAYER[0]),  # the third has less
         (*LAYER, LAYER[1], *LAYER),  # no order
         ("net:9 block:3", "net:9 block:5", "net:9 block:3", "net:9 other:5"),
+        (" ".join(["net:9"] * 2000), "net:9 net:8"),  # a hostile file
         ("net:9 container:1 one:1", "net:9 container:1 two:1") * 2,  # four modules of a container
     ],
 )

@@ -8,6 +8,7 @@ called it that often. What repeats in another way gets no number. ``python -m be
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 
 import numpy as np
 import polars as pl
@@ -17,6 +18,7 @@ from snapreport.timeline.modules import ARROW, ModulePaths
 from snapreport.timeline.phases import BACKWARD, stack_phases
 
 _LIBRARY = "torch/nn/modules/"
+_MOST_DEPTH = 200  # of forward calls inside of each other; deeper ones get no number
 
 
 def layer_paths(recording: Recording, allocations: pl.DataFrame) -> pl.Series:
@@ -76,9 +78,9 @@ class _Passes:
         lines = [line for line, _ in runs]
         loop = self._loop(lines) if depth else range(0)  # without a line that calls, the program calls the model again
         unit = len(set(lines[loop.start : loop.stop]))
-        unsure = {line for line in lines if lines.count(line) > 1} - set(lines[loop.start : loop.stop])
+        unsure = {line for line, times in Counter(lines).items() if times > 1} - set(lines[loop.start : loop.stop])
         for number, (line, same) in enumerate(runs):
-            if line >= 0 and line not in unsure:
+            if line >= 0 and line not in unsure and depth < _MOST_DEPTH:
                 if number in loop:
                     for row in same:
                         numbers[row][depth - 1] = (number - loop.start) // unit
@@ -88,7 +90,8 @@ class _Passes:
         """Places at which some lines of one file run again and again in one order, and nowhere else; empty if there are
         none. Lines of PyTorch's own modules do not count: a container calls different modules by one line.
         """
-        first = next((at for at, line in enumerate(lines) if lines.count(line) > 1), None)
+        times = Counter(lines)
+        first = next((at for at, line in enumerate(lines) if times[line] > 1), None)
         if first is None:
             return range(0)
         unit = lines.index(lines[first], first + 1) - first

@@ -48,6 +48,19 @@ def test_one_scale_in_bytes(two: Any) -> None:
     assert tops[0] == tops[1] >= max(entry["peak_reserved_bytes"] for entry in stats)
 
 
+def test_panes_are_equally_high_where_one_has_more_rows(
+    report_of: Callable[..., Path], borrow_report: Callable[..., Any]
+) -> None:
+    """Only one of the devices has spans: the other leaves as much room, so that a byte is as high in both."""
+    opened = borrow_report(report_of(Path(snapreport.__file__).parent / "samples" / "two_devices.pickle.xz"))
+    for tracks in ("few", "none"):
+        opened.set_view(device=1, second={"device": 0}, options={"timeline.tracks": tracks})
+        opened.settle()
+        rows = opened.js("[...document.querySelectorAll('.tracks canvas')].map(canvas => canvas.clientHeight)")
+        assert (rows[0] != rows[1]) == (tracks == "few")
+        opened.until("(([a, b]) => a === b)([...document.querySelectorAll('.plot')].map(plot => plot.clientHeight))")
+
+
 def test_linked_and_independent_windows(two: Any) -> None:
     two.set_view(view="timeline", x=[100, 300])
     counts = [len(snapreport.load(corpus.path_of("halves")).events(device)) for device in (0, 1)]

@@ -109,6 +109,7 @@ export class Split {
     const { timeline, stage } = this.page
     const { pane, details } = this.shown
     stage.onShown = pane.stage.onShown = () => {}
+    timeline.peer = null
     pane.element.remove()
     details.element.remove()
     this.shown = null
@@ -117,8 +118,10 @@ export class Split {
   }
 
   private open(second: Second): { pane: SecondPane; details: DetailsPanel } {
-    const { client, stage } = this.page
+    const { client, stage, timeline } = this.page
     const pane = new SecondPane(this.page, second)
+    timeline.peer = pane.timeline
+    pane.timeline.peer = timeline
     const details = new DetailsPanel(
       pane.store,
       (event) => pane.timeline.navigator.centreOn(event),

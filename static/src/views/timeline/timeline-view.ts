@@ -44,6 +44,8 @@ export class TimelineView {
   readonly navigator: Navigator
   readonly ruler: Ruler
   readonly tracks: Tracks
+  /** The timeline of the other pane: both plots are equally high, so that a byte is. */
+  peer: TimelineView | null = null
   private readonly client: DataClient
   private readonly store: Store
   private readonly plotElement: HTMLElement
@@ -338,7 +340,9 @@ export class TimelineView {
   // Drawing
 
   private draw(): void {
-    if (this.scene) this.tracks.place(this.scene, this.element.clientHeight)
+    const { peer } = this
+    if (this.scene && this.tracks.place(this.scene, this.element.clientHeight, peer?.tracks.room ?? 0))
+      peer?.requestFrame()
     const width = this.plotElement.clientWidth
     const height = this.plotElement.clientHeight
     const limits = this.limits()

@@ -18,6 +18,8 @@ import { describeBroken, describePiece, nameOf } from './span-text'
 export const ROW = 15
 /** Rows that are shown by default, and where the window is low. */
 const ROWS = 6
+/** Pixels of the button alone. */
+const CLOSED = 18
 const ROWS_WHEN_LOW = 3
 const LOW_PIXELS = 420
 /** Rows never take more of the timeline's height. */
@@ -75,8 +77,16 @@ export class Tracks {
     })
   }
 
-  /** Reserves room for the rows of a device. True when the room has changed, and with it the height of the plot. */
-  place(scene: Scene, height: number): boolean {
+  /** What its own rows take, in pixels. */
+  get room(): number {
+    return this.tracks.length === 0 ? 0 : this.rowCount * ROW || CLOSED
+  }
+
+  /**
+   * Reserves room for the rows of a device, and no less than `least`. True when the room has changed, and with it the
+   * height of the plot.
+   */
+  place(scene: Scene, height: number, least: number): boolean {
     const key = `${scene.info.index}/${scene.data !== null}`
     if (key !== this.tracksFor) {
       this.tracksFor = key
@@ -85,9 +95,11 @@ export class Tracks {
     const rows = this.rowsFor(height)
     const all = this.tracks.length
     const { element, canvas, button } = this
-    const changed = element.hidden !== (all === 0) || canvas.style.height !== `${rows * ROW}px`
-    element.hidden = all === 0
-    element.classList.toggle('closed', rows === 0)
+    const isHidden = Math.max(this.room, least) === 0
+    const changed = element.hidden !== isHidden || canvas.style.height !== `${rows * ROW}px`
+    element.hidden = isHidden
+    element.style.minHeight = `${Math.max(this.room, least)}px`
+    button.hidden = all === 0
     canvas.hidden = rows === 0
     canvas.style.height = `${rows * ROW}px`
     // Set only when it changes: text that is set again is laid out again on every frame.

@@ -29,7 +29,8 @@ _PROJECT = {
     "notebooks", "experiments", "job", "jobs", "p", "memory", "cache",
 }  # fmt: skip
 _DEEPEST = 4  # folders above a person's at most: /lfs/ampere8/0/NAME
-_TEMPORARY = re.compile(r"(torchinductor_|pytest-of-)([^/\\\s]+)")
+# After their user, or on macOS (/var/folders/4t/1ywkc5hx…/T) by a number for one.
+_TEMPORARY = re.compile(r"(torchinductor_|pytest-of-|/var/folders/)([^/\\\s]+(?:(?<=/var/folders/..)/[^/\\\s]+(?=/))?)")
 # In a text. A URL's path is none.
 IN_TEXT = re.compile(r"(?<![\w.~:/\\-])(?:[A-Za-z]:)?(?:[/\\][^\s/\\\"'=:;,<>|()]+){2,}[/\\]?")
 

@@ -151,11 +151,11 @@ def test_levels() -> None:
     """Noise and single outliers begin no level; steps up and down do, at their first value."""
     dice = random.Random(2)
     noisy = [round(1e9 + dice.gauss(0, 3e6)) for _ in range(40)]
-    assert len(levels(noisy)) == 1
-    assert len(levels([*noisy[:20], 2 * 10**9, *noisy[20:]])) == 1
+    assert len(levels(noisy, MIB)) == 1
+    assert len(levels([*noisy[:20], 2 * 10**9, *noisy[20:]], MIB)) == 1
     stepped = [*noisy[:20], *(value + 10**8 for value in noisy[20:])]
-    assert [level.first for level in levels(stepped)] == [0, 20]
+    assert [level.first for level in levels(stepped, MIB)] == [0, 20]
     both = [*stepped, *(value - 10**8 for value in noisy[:10])]
-    assert [level.first for level in levels(both)] == [0, 20, 40]
-    last = levels([*noisy, 12 * 10**8])
+    assert [level.first for level in levels(both, MIB)] == [0, 20, 40]
+    last = levels([*noisy, 12 * 10**8], MIB)
     assert last[-1].first == 40 and not last[-1].is_confirmed

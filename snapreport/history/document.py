@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
+from snapreport.allocator.blocks import LARGE_BUFFER, SMALL_BUFFER
 from snapreport.contracts.check import Check
 from snapreport.contracts.history import CommitMemory, HistoryDocument, PlaceChange, Shift
 from snapreport.errors import SnapshotError
@@ -17,6 +18,8 @@ from snapreport.number_format import arrow_text, bytes_text, device_name, plural
 ALLOCATED, RESERVED = "allocated", "reserved"
 FEWEST = 4
 """Commits below which nothing is known of the noise."""
+_UNITS = {ALLOCATED: SMALL_BUFFER // 2, RESERVED: LARGE_BUFFER}
+"""Bytes by which peaks differ without a reason: rounding, and one more segment for requests below 10 MiB."""
 _PLACES = 3
 _MUCH = 0.05
 """Of a shift: a function that changed by less is not named."""
@@ -26,8 +29,7 @@ def history_document(found: Sequence[Entry]) -> HistoryDocument:
     """Raises :class:`SnapshotError` for a history without entries."""
     if not found:
         raise SnapshotError("the history has no commits")
-    digests = [entry.digest for entry in found]
-    by_measure = {measure: levels([peak(digest, measure) for digest in digests]) for measure in (ALLOCATED, RESERVED)}
+    by_measure = {measure: _levels_of(found, measure) for measure in (ALLOCATED, RESERVED)}
     allocated, reserved = ([_level_at(by_measure[m], i) for i in range(len(found))] for m in (ALLOCATED, RESERVED))
     commits = [
         CommitMemory(
@@ -51,12 +53,29 @@ def history_document(found: Sequence[Entry]) -> HistoryDocument:
         _shift(found, measure, before, after)
         for measure, levels_found in by_measure.items()
         for before, after in pairwise(levels_found)
+        if not (_torch_change(found, after.first) and before.low <= after.middle <= before.high)
     ]
     return HistoryDocument(commits, sorted(shifts, key=lambda shift: (shift.index, shift.measure)))
 
 
 def peak(digest: Digest, measure: str) -> int:
     return digest.highest_allocated if measure == ALLOCATED else digest.highest_reserved
+
+
+def _levels_of(found: Sequence[Entry], measure: str) -> list[Level]:
+    """Another PyTorch begins a level: its kernels and its allocator need other memory for the same program."""
+    breaks = {n for n in range(1, len(found)) if _torch_change(found, n)}
+    return levels([peak(entry.digest, measure) for entry in found], _UNITS[measure], breaks)
+
+
+def _torch_change(found: Sequence[Entry], index: int) -> str:
+    """``PyTorch 2.9.1 → 2.15.0`` where a commit has another than the one before; "" where not."""
+    return _other_torch(found[index - 1].digest, found[index].digest)
+
+
+def _other_torch(before: Digest, after: Digest) -> str:
+    old, new = (digest.software.torch.partition("+")[0] for digest in (before, after))
+    return f"PyTorch {old or 'unknown'} → {new or 'unknown'}" if old != new else ""
 
 
 def _level_at(found: Sequence[Level], index: int) -> Level:
@@ -84,6 +103,9 @@ def shift_text(found: Sequence[Entry], shift: Shift) -> str:
     """One sentence, for terminal and page."""
     places = [f"{place_name((one.function, one.file))} {signed(one.change_bytes)}" for one in shift.places]
     text = f"{found[shift.index].name}: peak {shift.measure} {arrow_text(shift.before_bytes, shift.after_bytes)}"
+    other = _torch_change(found, shift.index)
+    if other:
+        text += f" with {other}"
     if places:
         text += f", {'; '.join(places)}"
     return text if shift.is_confirmed else f"{text} (the last commit; not confirmed by another)"
@@ -105,7 +127,7 @@ def check_history(found: Sequence[Entry], digest: Digest, file: str) -> list[Che
                 Check("history", file, device, False, f"peak {measure} {bytes_text(value)}", value, 0, [], reason)
             )
             continue
-        level = levels([peak(entry.digest, measure) for entry in found])[-1]
+        level = _levels_of(found, measure)[-1]
         limit = int(level.high)
         passed = value <= limit
         last = found[-1]
@@ -114,16 +136,15 @@ def check_history(found: Sequence[Entry], digest: Digest, file: str) -> list[Che
             f"peak {measure} {bytes_text(value)}, {where} the noise of the history up to {last.name}, "
             f"which ends at {bytes_text(limit)}"
         )
-        evidence = []
+        evidence, unknown = [], ""
         if not passed:
             evidence = [
                 f"{signed(change)} in {function} {place_file}"
                 for (function, place_file), change in growth(last.digest, digest)[:_PLACES]
                 if change > 0
             ]
-            if digest.software.torch != last.digest.software.torch:
-                evidence.append(
-                    f"PyTorch {last.digest.software.torch or 'unknown'} before, {digest.software.torch} now"
-                )
-        checks.append(Check("history", file, device, passed, message, value, limit, evidence))
+            other = _other_torch(last.digest, digest)
+            if other:
+                unknown = f"{other} since {last.name}, which may be why the {message}"
+        checks.append(Check("history", file, device, passed, message, value, limit, evidence, unknown))
     return checks

@@ -25,7 +25,7 @@ def generated(folder: Path, presets: list[str]) -> list[Path]:
         preset, _, events = given.partition(":")
         path = folder / f"{given.replace(':', '-')}.pickle"
         options = f", events={int(events)}" if events else ""
-        made = f"generator.write({str(path)!r}, {preset!r}{options})"
-        cost("-c", f"import sys; sys.path.insert(0, {str(ROOT / 'tests')!r}); import generator; {made}")
+        made = f"generator.write(pathlib.Path({str(path)!r}), {preset!r}{options})"
+        cost("-c", f"import pathlib, sys; sys.path.insert(0, {str(ROOT / 'tests')!r}); import generator; {made}")
         paths.append(path)
     return paths

@@ -1,8 +1,9 @@
 """The program that ``python -m benchmarks recording`` measures, run by a Python with CUDA; prints one JSON object.
 
-``steps off|state|all|plain|modules COUNT``: processor seconds of each training step; ``plain`` is
-``snapreport.record()`` without notes of modules. ``dump KIND EVENTS``: a trace of that many events, and what it takes
-to write it; KIND is ``pickle.dump``, or a compression of snapreport's recorder.
+``steps off|state|all|plain|profile|modules COUNT``: processor seconds of each training step; ``plain`` is
+``snapreport.record()`` without notes of modules, ``profile`` that with a profile of all steps, written in the last one.
+``dump KIND EVENTS``: a trace of that many events, and what it takes to write it; KIND is ``pickle.dump``, or a
+compression of snapreport's recorder.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import pickle
 import resource
+import shutil
 import sys
 import tempfile
 import time
@@ -34,8 +36,10 @@ def resident() -> int:
 
 def steps(mode: str, count: int) -> dict[str, Any]:
     recorder = None
-    if mode in ("plain", "modules"):
-        recorder = record(at_exit=False, on_oom=False, modules=mode == "modules").start()
+    if mode in ("plain", "profile", "modules"):
+        profile = (WARMUP, WARMUP + count) if mode == "profile" else None
+        folder = tempfile.mkdtemp()
+        recorder = record(folder, at_exit=False, on_oom=False, modules=mode == "modules", profile=profile).start()
     elif mode != "off":
         torch.cuda.memory._record_memory_history(mode, context=mode, stacks="python", max_entries=1_000_000)
     layer = torch.nn.TransformerEncoderLayer(128, 4, 512, batch_first=True)
@@ -51,6 +55,7 @@ def steps(mode: str, count: int) -> dict[str, Any]:
         taken.append(time.process_time() - began)
     if recorder is not None:
         recorder.stop()
+        shutil.rmtree(folder)
     return {
         "seconds": taken[WARMUP:],
         "allocations": torch.cuda.memory_stats()["allocation.all.allocated"],

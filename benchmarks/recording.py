@@ -40,7 +40,7 @@ def measure() -> list[dict[str, Any]]:
 
 
 def _measure(python: str) -> dict[str, Any]:
-    modes = ("off", "state", "all", "plain", "modules")
+    modes = ("off", "state", "all", "plain", "profile", "modules")
     # In turns, so that a machine that slows down slows all of them.
     rounds = [{mode: measured(python, "steps", mode, STEPS) for mode in modes} for _ in range(ROUNDS)]
     every = {mode: [_quartiles(one[mode]["seconds"]) for one in rounds] for mode in modes}
@@ -59,6 +59,7 @@ def _measure(python: str) -> dict[str, Any]:
         "allocations": rounds[0]["all"]["allocations"] / rounds[0]["all"]["steps"],
         "ratios": ratios,
         "noted_step": statistics.median(noted),
+        "profile_step": statistics.median(one["profile"]["seconds"][-1] for one in rounds) / STEPS,
         "dumps": [row for row in dumps if "events" in row],
     }
 
@@ -79,6 +80,10 @@ def table(rows: list[dict[str, Any]]) -> str:
         lines.append(
             f"  modules, shapes and gradients: {row['noted_step']:.1%} of that in a step that is noted, one of "
             f"{EVERY}: {row['noted_step'] / EVERY:.1%}; and {rest:+.1%} (noise included) in every step"
+        )
+        lines.append(
+            f"  a profile: {row['ratios'].pop('profile') - row['ratios']['all']:+.0%} of a step that is profiled, and "
+            f"{row['profile_step'] * 1e3:.1f} ms for each of them when it is written"
         )
         for mode, ratio in row["ratios"].items():
             each = (ratio - 1) * row["step_seconds"] / row["allocations"]

@@ -29,6 +29,7 @@ from snapreport.commands.shared import (
     page_options,
     part_options,
     pipe_safe,
+    profile_option,
     quiet_stdout,
     redact_options,
     redaction_of,
@@ -196,6 +197,7 @@ def main() -> None:
 @click.option("--title", metavar="TEXT", help="Title of the report. Default: the names of the snapshots.")
 @device_option
 @part_options
+@profile_option
 @page_options
 @link_options
 @category_options
@@ -214,6 +216,7 @@ def report(
     title: str | None,
     devices: tuple[int, ...],
     part: Mapping[str, Any],
+    profile: str | None,
     max_size: int | None,
     source: tuple[str, ...],
     link: str,
@@ -252,7 +255,10 @@ def report(
     # A bad template is reported before the files are read. Redaction has made the names relative already.
     links = SourceLinks(link, () if redaction else strip_prefix)
     with progress.shown():
-        snapshots = load_all(snaps, rules, inference=not no_inference, redaction=redaction, devices=devices, part=part)
+        inference = not no_inference
+        snapshots = load_all(
+            snaps, rules, inference=inference, redaction=redaction, devices=devices, part=part, profile=profile
+        )
         if may_be_job and _recorded_ranks(snapshots):
             from snapreport.commands.job import JobPage, write_loaded_job
 

@@ -18,6 +18,7 @@ from snapreport.errors import SnapshotError
 from snapreport.forks import check_fork
 from snapreport.reading.open import open_recording
 from snapreport.reading.recording import DeviceRecord, Recording
+from snapreport.reading.run_profile import RunProfile, profile_beside
 from snapreport.timeline.build import DeviceTimeline, build_timeline
 from snapreport.timeline.categories import StackCategories, stack_categories
 from snapreport.timeline.category_rules import Rules, load_rules
@@ -25,6 +26,7 @@ from snapreport.timeline.curves import allocated_curve
 from snapreport.timeline.device_use import device_use
 from snapreport.timeline.stats import file_stats, private_pools
 from snapreport.timeline.step_memory import step_memory
+from snapreport.timeline.time_costs import run_costs
 
 if TYPE_CHECKING:
     from snapreport.allocator.document import Answer
@@ -234,7 +236,7 @@ class Snapshot:
             from snapreport.search.matches import device_matches
 
             devices = [replace(one, matches=device_matches(self.searcher(one.device), query)) for one in devices]
-        return file_stats(self.recording, devices)
+        return replace(file_stats(self.recording, devices), time=run_costs(timelines) or UNSET)
 
     def whatif(
         self,
@@ -297,14 +299,24 @@ def load(
     events: Range | None = None,
     last: int | None = None,
     steps: Range | None = None,
+    profile: str | os.PathLike[str] | None = None,
 ) -> Snapshot:
     """Read a snapshot file (``-``: standard input). Raises :class:`SnapshotError` for whatever is not one.
 
     rules: a TOML file of categories that are asked before the built-in ones, see :func:`load_rules`. inference: whether
       categories that neither a stack nor a free tells are inferred from phases, sizes and lifetimes. events, last,
-      steps: a part of the trace, see :meth:`Snapshot.part`.
+      steps: a part of the trace, see :meth:`Snapshot.part`. profile: a ``torch.profiler`` trace of the same run; by
+      default the one that ``snapreport record --profile`` wrote beside the file.
     """
     own = None if rules is None else load_rules(rules)
     snapshot = Snapshot(open_recording(path), own, inference=inference)
+    recording = snapshot.recording
+    if profile is None:
+        recording.profile = profile_beside(os.fspath(path), recording.recorder)
+    else:
+        recording.profile = RunProfile(os.fspath(profile))
+        timelines = [snapshot.timeline(device) for device in snapshot.devices]
+        if run_costs(timelines) is None:
+            raise SnapshotError(recording.profile.problem)
     is_whole = events is None and last is None and steps is None
     return snapshot if is_whole else snapshot.part(events=events, last=last, steps=steps)

@@ -93,7 +93,7 @@ def test_a_trace_of_another_run_is_refused(tmp_path: Path) -> None:
     assert done.code == 2 and "not of the same run" in done.err
     trace.write_text("[1]")
     assert cli.in_process("stats", snapshot, "--profile", trace).code == 2
-    assert cli.in_process("stats", snapshot, "--profile", trace, "--brief").code == 2
+    assert cli.in_process("stats", snapshot, snapshot, "--profile", trace).code == 2
 
 
 @pytest.mark.parametrize("reentrant", [False, True])

@@ -76,6 +76,10 @@ def _share(ctx: click.Context, param: click.Parameter, value: str | None) -> flo
     "--steps", metavar="A:B", callback=_steps,
     help="Record the events of steps A to B-1 only, counted from 0, and dump after them.",
 )  # fmt: skip
+@click.option(
+    "--profile", metavar="A:B", callback=_steps,
+    help="Write a torch.profiler trace of steps A to B-1 beside the snapshots, which reports and stats then show.",
+)  # fmt: skip
 @click.option("--every", metavar="N", type=click.IntRange(1), help="Dump after every N steps.")
 @click.option(
     "--digest-every", metavar="N", type=click.IntRange(1),
@@ -204,7 +208,7 @@ def _signals_to(process: subprocess.Popen[bytes]) -> Iterator[None]:
 
 def _remove_unfinished(folder: Path) -> None:
     """Removes what killed processes left behind: unfinished dumps, and locks."""
-    for path in (*folder.glob(".rank_*.part"), *folder.glob("rank_*_digest_*.part"), *folder.glob(".rank_*.lock")):
+    for path in (*folder.glob(".*rank_*.part"), *folder.glob("rank_*_digest_*.part"), *folder.glob(".rank_*.lock")):
         process = path.name.split(".")[-2]
         if not (process.isdigit() and _is_alive(int(process))):
             with contextlib.suppress(OSError):

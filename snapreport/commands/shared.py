@@ -269,11 +269,16 @@ def load_all(
     redaction: Redaction | None = None,
     devices: Sequence[int] = (),
     part: Mapping[str, Any] | None = None,
+    profile: str | None = None,
 ) -> list[Snapshot]:
     """Read the snapshots. ``rules``: a file of categories; ``inference``: see :func:`snapreport.load`; ``redaction``:
     what to redact; ``devices``: the only ones, all if none are given; ``part``: keywords of
-    :meth:`snapreport.Snapshot.part`.
+    :meth:`snapreport.Snapshot.part`; ``profile``: a ``torch.profiler`` trace of the first one's run.
     """
+    if profile:
+        if len(snaps) > 1:
+            raise click.UsageError("--profile goes with one snapshot")
+        check_inputs([profile])
     if list(snaps).count("-") > 1:
         raise click.UsageError("standard input can be read once only")
     check_inputs(snaps)
@@ -285,7 +290,7 @@ def load_all(
     gc.freeze()
     loaded = []
     for snap in snaps:
-        loaded.append(load(snap, rules, inference=inference))
+        loaded.append(load(snap, rules, inference=inference, profile=profile))
         release_freed()
     if redaction:
         for snapshot, recording in zip(loaded, redaction.of([s.recording for s in loaded]), strict=True):
@@ -339,6 +344,13 @@ max_memory_option = click.option(
     callback=_set_memory_limit,
     expose_value=False,
     help="Exit with code 2 when more memory is needed, e.g. 8GiB. Default: 90% of what is available.",
+)
+profile_option = click.option(
+    "--profile",
+    metavar="TRACE",
+    type=click.Path(),
+    help="A torch.profiler trace of the same run: kernels, operators, and what memory costs in time. Default: the one "
+    "that snapreport record --profile wrote beside the snapshot.",
 )
 force_option = click.option("--force", is_flag=True, help="Replace a file that snapreport did not write.")
 

@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from snapreport.commands.shared import (
     category_options,
-    check_inputs,
     colour_option,
     device_option,
     expanded_paths,
@@ -20,6 +19,7 @@ from snapreport.commands.shared import (
     max_memory_option,
     part_options,
     pipe_safe,
+    profile_option,
     redact_options,
     redaction_of,
     report_unlinked,
@@ -30,7 +30,7 @@ from snapreport.terminal import echo
 GROUPINGS = ("stack", "function", "module", "file", "operator", "category", "step")
 
 if TYPE_CHECKING:
-    from snapreport.contracts.stats import FileStats, TimeCosts
+    from snapreport.contracts.stats import FileStats
     from snapreport.report.source_links import SourceLinks
     from snapreport.snapshot import Snapshot
 
@@ -47,10 +47,7 @@ if TYPE_CHECKING:
     "--query", metavar="TEXT", help="Only the allocations that match, e.g. 'size>1MiB live:peak -file:optim'."
 )
 @click.option("--by", type=click.Choice(GROUPINGS), help="A table of all allocations by what made them.")
-@click.option(
-    "--profile", metavar="TRACE", type=click.Path(),
-    help="A torch.profiler trace of the same run: what allocations, copies and recomputation cost in time.",
-)  # fmt: skip
+@profile_option
 @click.option("--tree", is_flag=True, help="The stack traces of what is live at the peak, as a tree.")
 @device_option
 @part_options
@@ -87,8 +84,6 @@ def stats(
         raise click.UsageError(f"--{'by' if by else 'tree'} goes with none of --json, --brief and --markdown")
     if by and tree:
         raise click.UsageError("--by and --tree are two ways to show the same memory")
-    if profile and (brief or markdown or query is not None or by or tree or len(snaps) > 1):
-        raise click.UsageError("--profile goes with one snapshot, and with --json alone")
     if frames and (brief or not as_json):
         raise click.UsageError("--frames goes with --json")
     if query is not None:
@@ -101,26 +96,19 @@ def stats(
 
     redaction = redaction_of(redact, redact_pattern, strip_prefix)
     links = SourceLinks(link, () if redaction else strip_prefix)
-    if profile:
-        check_inputs([profile])
-    snapshots = load_all(snaps, rules, inference=not no_inference, redaction=redaction, devices=devices, part=part)
+    inference = not no_inference
+    snapshots = load_all(
+        snaps, rules, inference=inference, redaction=redaction, devices=devices, part=part, profile=profile
+    )
     if by or tree:
         from snapreport.report.group_text import groups_text, tree_text
 
         text = "\n\n".join(tree_text(one, query) if tree else groups_text(one, str(by), query) for one in snapshots)
     else:
-        costs = _time_costs(snapshots[0], profile) if profile else UNSET
-        text = _brief(snapshots, as_json) if brief else _text(snapshots, as_json, frames, markdown, query, links, costs)
+        text = _brief(snapshots, as_json) if brief else _text(snapshots, as_json, frames, markdown, query, links)
     pipe_safe(lambda: echo(text))
     if link:
         report_unlinked(links, snapshots)
-
-
-def _time_costs(snapshot: Snapshot, profile: str) -> TimeCosts:
-    from snapreport.reading.open import load_activities
-    from snapreport.timeline.time_costs import time_costs
-
-    return time_costs([snapshot.timeline(device) for device in snapshot.devices], load_activities(profile))
 
 
 def _brief(snapshots: Sequence[Snapshot], as_json: bool) -> str:
@@ -141,7 +129,6 @@ def _text(
     markdown: bool,
     query: str | None,
     links: SourceLinks,
-    costs: TimeCosts | UnsetType,
 ) -> str:
     if markdown:
         from snapreport.report.ticket import ticket_markdown
@@ -152,7 +139,7 @@ def _text(
         from snapreport.contracts.stats import StatsDocument
         from snapreport.timeline.stats import with_frames
 
-        files = [replace(_with_findings(snapshot, query), time=costs) for snapshot in snapshots]
+        files = [_with_findings(snapshot, query) for snapshot in snapshots]
         if frames:
             files = [with_frames(one.recording, file) for one, file in zip(snapshots, files, strict=True)]
         return json_text(StatsDocument(files, UNSET if query is None else query))
@@ -164,12 +151,7 @@ def _text(
         return matches_table(query, [snapshot.stats(query) for snapshot in snapshots], bytes_text)
     from snapreport.report.stats_text import stats_text
 
-    text = "\n\n".join(stats_text(snapshot) for snapshot in snapshots)
-    if costs is UNSET:
-        return text
-    from snapreport.report.time_lines import time_lines
-
-    return "\n".join([text, "", *time_lines(costs)])
+    return "\n\n".join(stats_text(snapshot) for snapshot in snapshots)
 
 
 def _with_findings(snapshot: Snapshot, query: str | None) -> FileStats:

@@ -108,6 +108,13 @@ class RawSpans(Struct):
     us: list[int] | UnsetType = UNSET
 
 
+class RawActivities(Struct):
+    """What a profiler's trace of the run has, in the section ``activities``. ``rows``: the kind of each row."""
+
+    trace: str
+    rows: list[Literal["cost", "operator", "kernel"]]
+
+
 class BrokenAnnotations(Struct):
     """How many annotations are broken. ``untimed``: at no known event; ``unknown_stage``: neither START nor END;
     ``outside``: of the trace; ``without_allocation``: at an address with no live allocation.
@@ -161,6 +168,7 @@ class RawDevice(Struct, forbid_unknown_fields=True):
     ooms: list[OomEntry] | UnsetType = UNSET
     steps: RawSteps | UnsetType = UNSET
     spans: RawSpans | UnsetType = UNSET
+    activities: RawActivities | UnsetType | None = UNSET
     broken_annotations: BrokenAnnotations | UnsetType = UNSET
     counted_bytes: int | UnsetType = UNSET
     names_only: bool | UnsetType = UNSET

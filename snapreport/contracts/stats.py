@@ -158,11 +158,15 @@ class DeviceStats(DeviceNumbers):
     device_use: Annotated[DeviceUse | UnsetType, Meta(description="where samples were recorded")] = UNSET
 
 
-TimeCause = Literal["recomputation", "cudaMalloc", "cudaFree", "copies to the host", "copies to the device"]
+TimeCause = Literal[
+    "recomputation", "cudaMalloc", "empty_cache", "retry", "cudaFree", "copies to the host", "copies to the device"
+]  # fmt: skip
 
 
 class TimeCost(Struct, forbid_unknown_fields=True):
-    """What one cause costs. ``count``: of backward functions that ran forward operators again, of calls, of copies;
+    """What one cause costs. ``empty_cache``, ``retry``: calls of cudaFree by ``torch.cuda.empty_cache()``, and by an
+    allocation that failed before; ``cudaFree``: all others. ``count``: of backward functions that ran forward operators
+    again, of calls, of copies;
     ``host_us``: time of the threads that ran it; ``device_us``: time of its kernels and copies, null where the trace
     has no activities of a device.
     """
@@ -184,13 +188,15 @@ class StepTime(Struct, forbid_unknown_fields=True):
 
 class TimeCosts(Struct, forbid_unknown_fields=True):
     """What a ``torch.profiler`` trace of the same run says about time. ``matched``: allocations that both have;
-    ``clock_error_us``: median and largest distance of their times, null without any.
+    ``clock_error_us``: median and largest distance of their times, null without any; ``has_calls``: whether it has
+    calls of the CUDA runtime, without which only recomputation is known.
     """
 
     trace: str
     matched: Count
     clock_error_us: list[float] | None
     duration_us: Count
+    has_calls: bool
     costs: list[TimeCost]
     steps: list[StepTime]
 
@@ -206,7 +212,7 @@ class FileStats(Struct):
     devices: list[DeviceStats] = []
     notes: dict[str, Any] = {}
     stacks: dict[str, Frames] | UnsetType = UNSET
-    time: Annotated[TimeCosts | UnsetType, Meta(description="with --profile")] = UNSET
+    time: Annotated[TimeCosts | UnsetType, Meta(description="with a profiler's trace")] = UNSET
 
 
 class StatsDocument(Struct, tag_field="schema", tag="snapreport-stats/3"):

@@ -24,6 +24,7 @@ _KINDS = {
 SCHEMA: dict[str, Any] = {
     "kind": pl.Enum((OPERATOR, RUNTIME, KERNEL, COPY)), "name": pl.String, "begin": pl.Int64, "end": pl.Int64,
     "thread": pl.Int32, "is_forward": pl.Boolean, "correlation": pl.Int64,
+    "device": pl.Int32, "stream": pl.Int64, "bytes": pl.Int64,
 }  # fmt: skip
 _CUDA = 1  # c10::DeviceType
 
@@ -31,7 +32,8 @@ _CUDA = 1  # c10::DeviceType
 @dataclass(frozen=True, eq=False)
 class ActivityTrace:
     """intervals: a row per activity: ``begin``, ``end`` ns since 1970; ``is_forward``: an operator that creates a node
-    of the graph; ``correlation`` of a call and of the kernel that it starts, -1: none. allocations: ``time`` ns,
+    of the graph; ``correlation`` of a call and of the kernel that it starts, -1: none;
+    ``device``, ``stream`` of kernels and copies, -1: none; ``bytes`` of copies, 0: unknown. allocations: ``time`` ns,
     ``addr`` UInt64 of the CUDA allocations that the profiler has seen, in order of time.
     """
 
@@ -56,6 +58,9 @@ def activity_trace(events: list[Event], base_ns: int, name: str) -> ActivityTrac
             "thread": [threads.setdefault((event.pid, event.tid), len(threads)) for event in used],
             "is_forward": (sequence >= 0) & (forward_thread == 0),
             "correlation": integers([event.args and event.args.correlation for event in used], "correlation", -1),
+            "device": integers([event.args and event.args.ordinal for event in used], "device", -1),
+            "stream": integers([event.args and event.args.stream for event in used], "stream", -1),
+            "bytes": integers([event.args and event.args.copied for event in used], "bytes", 0),
         },
         SCHEMA,
     )

@@ -38,6 +38,9 @@ class _Arguments(msgspec.Struct, gc=False):
     sequence: _Number = msgspec.field(name="Sequence number", default=None)
     forward_thread: _Number = msgspec.field(name="Fwd thread id", default=None)
     correlation: _Number = None
+    ordinal: _Number = msgspec.field(name="device", default=None)
+    stream: _Number = None
+    copied: _Number = msgspec.field(name="bytes", default=None)
 
 
 class Event(msgspec.Struct, gc=False):

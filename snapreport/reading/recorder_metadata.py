@@ -83,6 +83,7 @@ class RecorderMetadata:
       String null.
       tensors_us: when those of the snapshot itself were noted.
     device_memory: see :func:`snapreport.reading.device_memory.device_memory`.
+    profile: name of a ``torch.profiler`` trace of this process in the same folder; empty without one.
     """
 
     reason: str
@@ -109,6 +110,7 @@ class RecorderMetadata:
     pauses: pl.DataFrame
     outputs: pl.DataFrame
     device_memory: pl.DataFrame
+    profile: str
 
 
 def read_metadata(raw: Any) -> RecorderMetadata | None:
@@ -143,6 +145,7 @@ def read_metadata(raw: Any) -> RecorderMetadata | None:
         pauses=_pauses(_list(modules.get("pauses"))),
         outputs=_outputs(_dict(modules.get("outputs"))),
         device_memory=device_memory(raw.get("device_memory")),
+        profile=_text(raw.get("profile"), _NAME),
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from snapreport.reading.recorder_metadata import RecorderMetadata
+from snapreport.reading.run_profile import RunProfile
 
 HOST = -1  # the device number of pinned host memory
 
@@ -85,6 +86,7 @@ class Recording:
     recorder: the metadata of snapreport's recorder; None for files of other recorders.
     source: ``SNAPSHOT`` (of an allocator) or ``PROFILER`` (a trace).
     notes: harmless oddities worth reporting: {"unknown_actions": {name: count}, ...}.
+    profile: the ``torch.profiler`` trace of the same run.
     """
 
     name: str
@@ -99,6 +101,7 @@ class Recording:
     recorder: RecorderMetadata | None = None
     notes: dict[str, Any] = field(default_factory=dict)
     source: str = SNAPSHOT
+    profile: RunProfile | None = None
 
     @property
     def is_profiled(self) -> bool:

@@ -168,6 +168,7 @@ def _redacted(recording: Recording, hide: _Hide) -> Recording:
         ),
         devices=devices,
         recorder=_recorder(recording.recorder, hide) if recording.recorder else None,
+        profile=recording.profile and recording.profile.redacted(hide.name),
     )
 
 

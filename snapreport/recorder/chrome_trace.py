@@ -29,7 +29,7 @@ _ARGUMENTS = frozenset({
 _BEGIN, _ENDS = b"  {\n", (b"  },\n", b"  }\n")
 _EVENTS = b'"traceEvents"'
 _PYTHON = b'"cat": "python_function"'
-_TRACE_NAME = re.compile(rb'"traceName": "(?:[^"\\]|\\.)*"')  # of a temporary file that is removed at once
+TRACE_NAME = re.compile(rb'"traceName": "(?:[^"\\]|\\.)*"')  # of a temporary file that is removed at once
 _Place = tuple[Any, Any]  # process and thread
 
 
@@ -56,7 +56,7 @@ def write_trimmed(source: BinaryIO, stream: IO[bytes], own: dict[str, Any], most
     between = b""
     for line, event in _parts(source):
         if event is None:
-            stream.write(_TRACE_NAME.sub(b'"traceName": ""', line))
+            stream.write(TRACE_NAME.sub(b'"traceName": ""', line))
             continue
         try:
             decoded = _decoded(event)

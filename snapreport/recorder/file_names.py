@@ -51,13 +51,21 @@ class FileNames:
         """The path for a snapshot. An existing file of that name is never replaced."""
         if not self._is_claimed:
             self._claim(self._rank)
-        name = f"{self.prefix}_step_{step:08}_{reason}"
-        path = self.folder / f"{name}{self.suffix}"
+        return self._new(f"{self.prefix}_step_{step:08}_{reason}", self.suffix)
+
+    def _new(self, name: str, suffix: str) -> Path:
+        path = self.folder / f"{name}{suffix}"
         number = 2
         while path.exists():
-            path = self.folder / f"{name}_{number}{self.suffix}"
+            path = self.folder / f"{name}_{number}{suffix}"
             number += 1
         return path
+
+    def beside(self, kind: str, suffix: str) -> Path:
+        """The path of another file of this process, ``kind_rank_00037.suffix``, which no job takes for a snapshot."""
+        if not self._is_claimed:
+            self._claim(self._rank)
+        return self._new(f"{kind}_{self.prefix}", suffix)
 
     def unlisted(self, reason: str) -> Path:
         """The path of a snapshot that does not stay, and that no job takes for one. What a killed process leaves there

@@ -25,7 +25,8 @@ class Options:
 
     directory: where snapshots are written. stacks, context, max_entries: as for PyTorch's recorder.
     steps: (first, end) of the steps whose events are recorded, counted from 0, end excluded; other steps keep stack
-      traces of live blocks but no events. every: dump after this many steps. digest_every: write a digest
+      traces of live blocks but no events. profile: steps (first, end) of which a torch.profiler trace is written.
+      every: dump after this many steps. digest_every: write a digest
       after this many steps, and at the end; digests: the folder or address that they are written to, by default
       directory. on_signal: a signal's name without SIG.
     keep: how many periodic dumps, and how many OOM dumps, stay on disk. oom_seconds: how long an OOM dump may delay the
@@ -44,6 +45,7 @@ class Options:
     context: str = "all"
     max_entries: int = MAX_ENTRIES
     steps: tuple[int, int] | None = None
+    profile: tuple[int, int] | None = None
     every: int | None = None
     digest_every: int | None = None
     digests: str | None = None
@@ -73,8 +75,9 @@ class Options:
             value = getattr(self, name)
             if value is not None and (type(value) is not int or value < 1):
                 raise ValueError(f"{name} is {value!r}, not a positive whole number")
-        if self.steps is not None and not 0 <= self.steps[0] < self.steps[1]:
-            raise ValueError(f"steps are {self.steps[0]}:{self.steps[1]}, which is no step")
+        for name, chosen in (("steps", self.steps), ("profile", self.profile)):
+            if chosen is not None and not 0 <= chosen[0] < chosen[1]:
+                raise ValueError(f"{name}: {chosen[0]}:{chosen[1]} is no step")
         if self.on_signal is not None:
             signal_number(self.on_signal)
         if self.alarm is not None and not 0 < self.alarm <= 1:
@@ -100,7 +103,8 @@ def from_json(text: str) -> Options:
     """The inverse of :meth:`Options.to_json`; keys of another version are ignored."""
     known = {f.name for f in fields(Options)}
     values = {key: value for key, value in json.loads(text).items() if key in known}
-    values["steps"] = tuple(values["steps"]) if values.get("steps") else None
+    for name in ("steps", "profile"):
+        values[name] = tuple(values[name]) if values.get(name) else None
     values["redact"] = tuple(values.get("redact") or ())
     return Options(**values)
 

@@ -20,6 +20,7 @@ from snapreport.recorder.chrome_trace import write_trimmed, write_whole
 from snapreport.recorder.dump import write_file
 from snapreport.recorder.host_limits import HostLimits
 from snapreport.recorder.options import Options
+from snapreport.recorder.step_hooks import on_profiler_start
 
 FIRST_STEPS = 10
 MOST_SECONDS = 60.0
@@ -55,17 +56,11 @@ class ProfilerRecorder:
     def begin(self, on_oom: Callable[[int, int, int, int], None]) -> None:
         """Prepares recording; :meth:`step` starts the profiler. There is no observer of failed host allocations."""
         self.recording = True
-        inner = sys.modules["torch"].autograd.profiler.profile
-        prepare = inner._prepare_trace
+        self._restore = on_profiler_start(lambda: self._profile, self._end_by_program)
 
-        def prepare_and_yield(profile: Any, *arguments: Any, **named: Any) -> Any:
-            if self._profile is not None and profile is not getattr(self._profile, "profiler", None):
-                # Only one profiler can run at a time.
-                self.ends_early("the program uses torch.profiler itself: recorded until here")
-            return prepare(profile, *arguments, **named)
-
-        inner._prepare_trace = prepare_and_yield
-        self._restore = lambda: setattr(inner, "_prepare_trace", prepare)
+    def _end_by_program(self) -> None:
+        if self._profile is not None:
+            self.ends_early("the program uses torch.profiler itself: recorded until here")
 
     def step(self, number: int) -> None:
         """Starts the profiler if step ``number`` is to be recorded."""

@@ -33,6 +33,7 @@ from snapreport.recorder.options import Options, signal_number
 from snapreport.recorder.profiler import ProfilerRecorder, unrecorded_accelerator
 from snapreport.recorder.python_thread import call_in_main_thread, run_in_python_thread
 from snapreport.recorder.signals import ENDING, SignalDumps
+from snapreport.recorder.step_profile import StepProfile, suffix
 from snapreport.terminal import visible
 
 # Number of step times to store; a longer run stores the latest.
@@ -97,6 +98,7 @@ class Recorder(ContextDecorator):
         self._gradients: dict[tuple[int, ...], dict[str, Any]] = {}
         self._modules = ModuleMarks(self._names_of_modules)
         self._samples: DeviceSamples | None = None
+        self._profile: StepProfile | None = None
         self._alarm = MemoryAlarm(self.options.alarm, self.options.alarm_growth)
         self._alarms: list[str] = []  # sentences whose dump is due
         self._facts: dict[str, Any] = {}
@@ -142,6 +144,8 @@ class Recorder(ContextDecorator):
         _active = None
         if self._owns_process():
             self._await_dump()
+            if self._profile is not None:
+                self._profile.end("the program ends")
             if not self._is_end_dumped():
                 if self.options.dumps_at_exit:
                     self._dump("exit")
@@ -214,9 +218,24 @@ class Recorder(ContextDecorator):
                 self._samples.start()
                 self._undo.append(self._samples.stop)
             self._watch_end()
+            self._start_profile()
         except (RuntimeError, OSError, TypeError, ValueError, AttributeError) as error:
             self._memory.stop()
             say(f"not recording: {error}")
+
+    def _start_profile(self) -> None:
+        if self.options.profile is None:
+            return
+        if self._memory.kind == "cpu":
+            say("no profile: without CUDA, the recording itself is one")
+            return
+        self._profile = StepProfile(self.options, self._memory.kind, say)
+        self._profile.step(0, self._profile_path)
+
+    def _profile_path(self) -> Path:
+        assert self._names is not None
+        self._learn_rank()
+        return self._names.beside("profile", suffix(self.options.compression))
 
     def _watch_end(self) -> None:
         """Only of processes that record: launchers are left alone."""
@@ -281,6 +300,8 @@ class Recorder(ContextDecorator):
         if not self._memory_at_start:
             with contextlib.suppress(RuntimeError):
                 self._memory_at_start = metadata.memory_info(self._memory.kind)
+        if self._profile is not None:
+            self._profile.step(number, self._profile_path)
         self._sample_devices()
         if self.options.modules:
             self._modules.step_ended(number, end_ns, self._memory.steps)
@@ -471,6 +492,7 @@ class Recorder(ContextDecorator):
             "memory_at_dump": metadata.memory_info(self._memory.kind),
             "steps": [list(step) for step in self._steps],
             "modules": self._modules.facts(),
+            "profile": self._profile and self._profile.name,
             "device_memory": self._samples.facts() if self._samples is not None else None,
             "marks": [
                 {**mark, "tensors": [list(tensor) for tensor in mark["tensors"]]}

@@ -30,3 +30,17 @@ def on_profiler_step(callback: Callable[[], None]) -> Callable[[], None]:
 
     profile.step = step_and_call
     return undo
+
+
+def on_profiler_start(own: Callable[[], Any], callback: Callable[[], None]) -> Callable[[], None]:
+    """Calls ``callback`` before the program starts another ``torch.profiler`` than ``own()``: one runs at a time."""
+    inner = sys.modules["torch"].autograd.profiler.profile
+    prepare = inner._prepare_trace
+
+    def prepare_and_yield(profile: Any, *arguments: Any, **named: Any) -> Any:
+        if profile is not getattr(own(), "profiler", None):
+            callback()
+        return prepare(profile, *arguments, **named)
+
+    inner._prepare_trace = prepare_and_yield
+    return lambda: setattr(inner, "_prepare_trace", prepare)

@@ -9,11 +9,12 @@ from snapreport.reading.recording import ACTIONS
 from snapreport.report.activity_text import activity_text
 from snapreport.report.device_use_lines import device_use_lines
 from snapreport.report.span_columns import broken_sentence
-from snapreport.sentence import bytes_part, joined, listed, sentence
+from snapreport.sentence import bytes_part, code_part, joined, listed, sentence
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.lifetimes import action_codes
 from snapreport.timeline.recording_gaps import START_EARLY, has_history, lost_events, recording_start
 from snapreport.timeline.stats import private_pools
+from snapreport.timeline.time_costs import run_costs
 
 MIN_SHARE = 0.01
 """Share of the peak below which a line is omitted."""
@@ -26,7 +27,14 @@ def doubts(timeline: DeviceTimeline) -> list[str]:
     lines = [joined(filter(None, (gap.sentence, gap.remedy))) for gap in gaps]
     is_said = any(gap.remedy == START_EARLY for gap in gaps)
     bare = [line.removesuffix(f" {START_EARLY}") if is_said else line for line in _without_stack_trace(timeline)]
-    return [*lines, *bare, *_without_rule(timeline)]
+    return [*lines, *bare, *_without_rule(timeline), *_unused_profile(timeline)]
+
+
+def _unused_profile(timeline: DeviceTimeline) -> list[str]:
+    profile = timeline.recording.profile
+    if profile is None or run_costs(timeline.of_file) is not None:
+        return []
+    return [sentence("The profiler's trace beside the snapshot is not used: {}.", code_part(profile.problem))]
 
 
 def assurances(timeline: DeviceTimeline) -> list[str]:

@@ -16,6 +16,7 @@ from snapreport.mesh.levels import Tile, pyramid, stored_tile
 from snapreport.mesh.stacking import Lifetimes
 from snapreport.packing.columns import Column
 from snapreport.process_memory import trim
+from snapreport.report.activity_columns import activity_columns
 from snapreport.report.oom_entries import oom_entries
 from snapreport.report.span_columns import span_entries
 from snapreport.snapshot import Snapshot
@@ -92,7 +93,7 @@ def device_tables(
     segments = _add_segments(columns, snapshot.recording.devices[device].segments, names, stack_base)
     lifetimes = device_lifetimes(timeline)
     events = timeline.events
-    time0 = None
+    time0, activities = None, None
     if len(events) and events["time_us"].null_count() < len(events):
         times = events["time_us"]
         if times.null_count():
@@ -100,6 +101,9 @@ def device_tables(
         time = times.to_numpy().astype(np.int64)
         time0 = int(time[0])
         add(f"{prefix}.times", [Column(f"{prefix}.time", time - time0, "f64")])
+        activities = activity_columns(timeline, time0, int(time.max()), f"{prefix}.activity")
+        if activities:
+            add(f"{prefix}.activities", activities.columns)
     shape = pyramid(lifetimes.allocated)
     stored = stored_tile(lifetimes, shape)
     trim()
@@ -134,6 +138,7 @@ def device_tables(
         "stats": stats,
         **({"ooms": oom_entries(timeline)} if timeline.oom_events else {}),
         **span_entries(timeline, time0),
+        **({"activities": activities.entry} if activities else {}),
         **({} if counted is None or lost_peaks(timeline) else {"counted_bytes": counted}),
         **({"names_only": True} if _names_only(timeline) else {}),
         **({"profiled": True} if snapshot.recording.is_profiled else {}),

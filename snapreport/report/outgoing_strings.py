@@ -7,6 +7,7 @@ from typing import Any
 
 from snapreport import terminal
 from snapreport.number_format import plural
+from snapreport.report.activity_columns import activity_names
 from snapreport.report.recorder_facts import recorder_facts
 from snapreport.report.source_lines import source_lines
 from snapreport.report.source_links import REPOSITORY_LINKS, SourceLinks
@@ -31,8 +32,12 @@ def outgoing_strings(
         "tensors": set(),
         "modules": set(),
         "addresses of source": set(),
+        "profiler's trace": set(),
         "files quoted (--source)": set(source_lines([r.frames for r in recordings], source).files),
     }
+    for snapshot in snapshots:
+        for device in snapshot.devices:
+            found["profiler's trace"].update(activity_names(snapshot.timeline(device)))
     for recording in recordings:
         frames = recording.frames
         found["files of stack traces"].update(frames["filename"].to_list())

@@ -19,12 +19,14 @@ from snapreport.report.module_lines import module_cells
 from snapreport.report.stack_lines import stack_lines
 from snapreport.report.step_lines import steps_text
 from snapreport.report.summary import file_line, shown_notes, shown_settings
+from snapreport.report.time_lines import time_lines
 from snapreport.sentence import joined
 from snapreport.snapshot import Snapshot
 from snapreport.terminal import visible
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.recording_gaps import has_history, lost_peaks
 from snapreport.timeline.step_memory import step_memory
+from snapreport.timeline.time_costs import run_costs
 
 WIDTH = 100
 _ADVICE = 3
@@ -64,6 +66,8 @@ def stats_text(snapshot: Snapshot) -> str:
         lines += ["", f"About this recording ({device_name(timeline.kind, timeline.device)})"]
         lines += [part for line in (*doubts(timeline), *assurances(timeline)) for part in _wrapped(line, "  - ")]
     lines += [part for note in shown_notes(recording.notes) for part in _wrapped(upper_first(note), "  - ")]
+    if costs := run_costs([snapshot.timeline(device) for device in snapshot.devices]):
+        lines += ["", *time_lines(costs)]
     return terminal.lines(lines)
 
 

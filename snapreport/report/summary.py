@@ -27,10 +27,12 @@ from snapreport.report.recorder_facts import Fact, recorder_facts
 from snapreport.report.sentence_html import Links
 from snapreport.report.source_links import REPOSITORY_LINKS, SourceLinks
 from snapreport.report.stack_lines import StackLine, stack_lines
+from snapreport.report.time_lines import TimeTable, time_table
 from snapreport.report.verdict import Chip, chips, worst_first
 from snapreport.sentence import sentence
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
+from snapreport.timeline.time_costs import run_costs
 
 if TYPE_CHECKING:
     from snapreport.report.comparison import DiffTable
@@ -73,7 +75,8 @@ class Summary:
     """Everything the static part of the page shows. ``job``: the tables of a job's report (``job.html.j2``), which
     precede those of the ranks shown in full. ``job_link``: in the report of one rank, the relative address of its job's
     report. ``refresh_seconds``: after which a page that is written anew loads itself again, 0 for never. ``chips``:
-    the verdict, worst first. ``remedies``: those that the page replays together; ``growth``: with the batch.
+    the verdict, worst first. ``remedies``: those that the page replays together; ``growth``: with the batch; ``time``:
+    what memory costs in time, of the files with a profiler's trace.
     """
 
     title: str
@@ -89,6 +92,7 @@ class Summary:
     settings: list[tuple[str, str]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     recorder: list[Fact] = field(default_factory=list)
+    time: list[TimeTable] = field(default_factory=list)
     module_note: str = NO_NAMES
     job: object | None = None
     job_link: str = ""
@@ -118,6 +122,8 @@ def summarise(snapshots: Sequence[Snapshot], title: str, links: SourceLinks = RE
         summary.files.append(file_line(recording))
         summary.settings += shown_settings(recording.settings)
         summary.notes += shown_notes(recording.notes)
+        if costs := run_costs([snapshot.timeline(device) for device in snapshot.devices]):
+            summary.time.append(time_table(costs))
         if recording.recorder is not None:
             file_name = [Fact("Snapshot", recording.name)] if len(snapshots) > 1 else []
             summary.recorder += [*file_name, *recorder_facts(recording.recorder)]

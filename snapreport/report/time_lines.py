@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from dataclasses import dataclass
 
 from snapreport.contracts.stats import StepTime, TimeCost, TimeCosts
 from snapreport.number_format import count_text, duration_text, plural, share_text
@@ -12,13 +13,28 @@ LONG = 1.2
 """Times the median of all steps that a step takes to be called long."""
 FEWEST_STEPS = 3
 _UNITS = {
-    "recomputation": "segment", "cudaMalloc": "call", "cudaFree": "call", "copies to the host": "copy",
-    "copies to the device": "copy",
+    "recomputation": "segment", "cudaMalloc": "call", "empty_cache": "call", "retry": "call", "cudaFree": "call",
+    "copies to the host": "copy", "copies to the device": "copy",
 }  # fmt: skip
-_NAMES = {"recomputation": "recomputation of checkpoints"}
+COST_NAMES = {"recomputation": "recomputation of checkpoints", "empty_cache": "empty_cache()", "retry": "retries"}
+
+
+@dataclass(frozen=True)
+class TimeTable:
+    """What memory costs in time: a title, rows of cells with their heading first, and sentences below."""
+
+    title: str
+    rows: list[list[str]]
+    sentences: list[str]
 
 
 def time_lines(costs: TimeCosts) -> list[str]:
+    """The table as lines of text."""
+    table = time_table(costs)
+    return [table.title, *aligned(table.rows), *table.sentences]
+
+
+def time_table(costs: TimeCosts) -> TimeTable:
     """A title, how well both clocks agree, a table of causes, and what the longest step had more of."""
     error = (
         f"allocations of both are {costs.clock_error_us[0]:.1f} µs apart (median of {count_text(costs.matched)}), "
@@ -26,14 +42,12 @@ def time_lines(costs: TimeCosts) -> list[str]:
         if costs.clock_error_us
         else "it has no memory events, so the clocks were not compared"
     )
-    lines = [f"Time in {visible(costs.trace)}: {duration_text(costs.duration_us)}; {error}"]
-    if not costs.costs:
-        return [*lines, "  Nothing in it was caused by memory: no allocation, copy or recomputation."]
+    title = f"Time in {visible(costs.trace)}: {duration_text(costs.duration_us)}; {error}"
     has_device = any(one.device_us is not None for one in costs.costs)
     rows = [["", "", "host", "of the trace", *(["device"] if has_device else [])]]
     rows += [
         [
-            _NAMES.get(one.cause, one.cause),
+            COST_NAMES.get(one.cause, one.cause),
             _counted(one),
             duration_text(one.host_us),
             share_text(one.host_us, costs.duration_us),
@@ -41,7 +55,12 @@ def time_lines(costs: TimeCosts) -> list[str]:
         ]
         for one in costs.costs
     ]
-    return [*lines, *aligned(rows), *_longest(costs.steps)]
+    sentences = _longest(costs.steps)
+    if not costs.has_calls:
+        sentences.append("It has no calls of CUDA, no kernels and no copies: ProfilerActivity.CUDA was not recorded.")
+    if not costs.costs:
+        sentences.append("Nothing in it was caused by memory: no allocation, copy or recomputation.")
+    return TimeTable(title, rows if costs.costs else [], sentences)
 
 
 def _counted(cost: TimeCost) -> str:
@@ -62,7 +81,7 @@ def _longest(steps: list[StepTime]) -> list[str]:
     }
     more = sorted(((one.host_us - usual[one.cause], one.cause) for one in longest.costs), reverse=True)
     parts = [
-        f"{duration_text(int(extra))} more in {_NAMES.get(cause, cause)}"
+        f"{duration_text(int(extra))} more in {COST_NAMES.get(cause, cause)}"
         for extra, cause in more
         if extra >= 0.1 * (longest.duration_us - median)
     ]

@@ -163,6 +163,11 @@ class DeviceTimeline:
         own = self.own_activity
         return own if own.trains else program_activity(own, [other.own_activity for other in self._others()])
 
+    @property
+    def of_file(self) -> list[DeviceTimeline]:
+        """The timelines of all devices of the file, this one first."""
+        return [self, *self._others()]
+
     @cached_property
     def own_activity(self) -> Activity:
         """:attr:`activity` from this device's events alone."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import polars as pl
 
@@ -18,10 +20,28 @@ _CALLS: dict[TimeCause, str] = {
     "cudaMalloc": r"^(cudaMalloc(Async|FromPoolAsync)?|cuMem(Create|Map|SetAccess|AddressReserve))(_v\d+)?$",
     "cudaFree": r"^(cudaFree(Async)?|cuMem(Unmap|Release|AddressFree))(_v\d+)?$",
 }
+FREE_DISTANCE = 100_000
+"""Nanoseconds between a call of cudaFree and the event of its segment."""
 _COPIES: dict[TimeCause, str] = {"copies to the host": "DtoH", "copies to the device": "HtoD"}
 
 
-def time_costs(timelines: list[Timeline], trace: ActivityTrace) -> TimeCosts:
+def run_costs(timelines: Sequence[Timeline]) -> TimeCosts | None:
+    """What memory costs in time, by the trace of the same run; None without one. ``timelines``: of all devices."""
+    profile = timelines[0].recording.profile if timelines else None
+    return None if profile is None else profile.remember("costs", lambda trace: time_costs(timelines, trace))
+
+
+def run_causes(timelines: Sequence[Timeline]) -> pl.DataFrame | None:
+    """``cause`` String, ``begin``, ``end`` Int64 ns of all that :func:`run_costs` sums."""
+    profile = timelines[0].recording.profile if run_costs(timelines) else None
+    return (
+        None
+        if profile is None
+        else profile.remember("causes", lambda trace: _by_reason(_causes(trace.intervals), timelines))
+    )
+
+
+def time_costs(timelines: Sequence[Timeline], trace: ActivityTrace) -> TimeCosts:
     """Raises :class:`SnapshotError` for the trace of another run, whose times and those of the events do not meet."""
     clocks = [clock for one in timelines if len(one.events) and (clock := clock_of(one.events)) is not None]
     intervals = trace.intervals
@@ -32,18 +52,19 @@ def time_costs(timelines: list[Timeline], trace: ActivityTrace) -> TimeCosts:
     if begin // 1000 > last or end // 1000 < first:
         raise SnapshotError(f"{trace.name}: a trace of another time than the snapshot's: not of the same run")
     distance = _distance(timelines, trace)
-    causes = _causes(intervals)
+    causes = _by_reason(_causes(intervals), timelines)
     return TimeCosts(
         trace=trace.name,
         matched=len(distance),
         clock_error_us=[round(float(np.median(distance)), 2), float(distance.max())] if len(distance) else None,
         duration_us=int(end - begin) // 1000,
+        has_calls=bool((intervals["kind"] == RUNTIME).any()),
         costs=_sums(causes),
         steps=_steps(timelines, causes, int(begin), int(end)),
     )
 
 
-def _distance(timelines: list[Timeline], trace: ActivityTrace) -> np.ndarray:
+def _distance(timelines: Sequence[Timeline], trace: ActivityTrace) -> np.ndarray:
     """Float64 µs from each allocation that the profiler has to the nearest one of its address in the snapshot."""
     events = pl.concat([one.events.filter(pl.col("action").cast(pl.String) == "alloc") for one in timelines])
     own = events.select("addr", "time_us", time=pl.col("time_us") * 1000).drop_nulls().sort("time")
@@ -73,6 +94,38 @@ def _causes(intervals: pl.DataFrame) -> pl.DataFrame:
         found.append(joined.select(pl.lit(cause).alias("cause"), "begin", "end", "device"))
     found.append(_recomputed(intervals, started, device if has_device else None))
     return pl.concat(found)
+
+
+def _by_reason(causes: pl.DataFrame, timelines: Sequence[Timeline]) -> pl.DataFrame:
+    """``causes`` with the calls of cudaFree told apart by the stack trace of the segment that is given back then."""
+    freed = pl.concat([_segments_freed(one) for one in timelines]).drop_nulls("time").sort("time")
+    calls = causes.filter(pl.col("cause") == "cudaFree").sort("begin")
+    if calls.is_empty() or freed.is_empty():
+        return causes
+    near = calls.join_asof(freed, left_on="begin", right_on="time", strategy="nearest")
+    # The event is recorded right before the call or right after it.
+    is_near = pl.col("time").is_between(pl.col("begin") - FREE_DISTANCE, pl.col("end") + FREE_DISTANCE)
+    named = near.with_columns(cause=pl.when(is_near).then("reason").otherwise("cause")).select(causes.columns)
+    return pl.concat([causes.filter(pl.col("cause") != "cudaFree"), named])
+
+
+def _segments_freed(timeline: Timeline) -> pl.DataFrame:
+    """``time`` ns, ``reason`` of each segment that is given back to the driver."""
+    recording = timeline.recording
+    events = timeline.events.filter(pl.col("action").cast(pl.String).is_in(["segment_free", "segment_unmap"]))
+    stack = events["stack"].to_numpy()
+    names = recording.frames["name"].to_list()
+    empties = {row for row, name in enumerate(names) if name == "empty_cache"}
+    by_request = "cudaFree" if recording.settings.get("garbage_collection_threshold") else "retry"
+    reason = {
+        number: "empty_cache" if empties.intersection(recording.stack(number)) else by_request
+        for number in np.unique(stack).tolist()
+        if number
+    }
+    return pl.DataFrame(
+        {"time": events["time_us"] * 1000, "reason": [reason.get(number, "cudaFree") for number in stack.tolist()]},
+        {"time": pl.Int64, "reason": pl.String},
+    )
 
 
 def _recomputed(intervals: pl.DataFrame, started: pl.DataFrame, device: pl.DataFrame | None) -> pl.DataFrame:
@@ -120,7 +173,7 @@ def _sums(causes: pl.DataFrame) -> list[TimeCost]:
     return [TimeCost(*row) for row in rows.sort("host", "cause", descending=[True, False]).iter_rows()]
 
 
-def _steps(timelines: list[Timeline], causes: pl.DataFrame, begin: int, end: int) -> list[StepTime]:
+def _steps(timelines: Sequence[Timeline], causes: pl.DataFrame, begin: int, end: int) -> list[StepTime]:
     """The steps that lie wholly within the trace."""
     timeline = max(timelines, key=lambda one: len(one.steps))
     clock = clock_of(timeline.events) if len(timeline.events) else None

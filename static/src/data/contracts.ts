@@ -64,6 +64,7 @@ export interface RawDevice {
   ooms?: OomEntry[]
   steps?: RawSteps
   spans?: RawSpans
+  activities?: RawActivities | null
   broken_annotations?: BrokenAnnotations
   counted_bytes?: number
   names_only?: boolean
@@ -219,6 +220,12 @@ export interface RawSpans {
   ragged?: number[]
   start_us?: number[]
   us?: number[]
+}
+
+/** What a profiler's trace of the run has, in the section `activities`. `rows`: the kind of each row. */
+export interface RawActivities {
+  trace: string
+  rows: ('cost' | 'kernel' | 'operator')[]
 }
 
 /**

@@ -1,0 +1,67 @@
+"""The ``torch.profiler`` trace of the run that a snapshot is of: given, or written beside it by our recorder."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Hashable
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+import polars as pl
+
+from snapreport.errors import SnapshotError
+from snapreport.reading.activity_trace import ActivityTrace
+from snapreport.reading.paths import is_remote
+from snapreport.reading.recorder_metadata import RecorderMetadata
+
+Result = TypeVar("Result")
+_NAME = re.compile(r"profile_rank_[\w.-]{1,200}\.json(\.gz|\.zst)?")  # as our recorder writes them
+
+
+class RunProfile:
+    """A trace, which is read when something first needs it. ``hide``: redacts its names."""
+
+    def __init__(self, path: str, hide: Callable[[str], str] | None = None) -> None:
+        self.path, self._hide = path, hide
+        self.problem = ""
+        self._results: dict[Hashable, Any] = {}
+
+    def redacted(self, hide: Callable[[str], str]) -> RunProfile:
+        return RunProfile(self.path, hide)
+
+    @cached_property
+    def activities(self) -> ActivityTrace | None:
+        """None for a file that cannot be read; ``problem`` then says why."""
+        from snapreport.reading.open import load_activities
+
+        try:
+            trace = load_activities(self.path)
+        except SnapshotError as error:
+            self.problem = str(error)
+            return None
+        if not self._hide:
+            return trace
+        shown = {name: self._hide(name) for name in trace.intervals["name"].unique().to_list()}
+        hidden = trace.intervals.with_columns(name=pl.col("name").replace(shown))
+        return dataclasses.replace(trace, name=self._hide(trace.name), intervals=hidden)
+
+    def remember(self, key: Hashable, compute: Callable[[ActivityTrace], Result]) -> Result | None:
+        """``compute`` of the activities, once for each key; None without them. One that raises :class:`SnapshotError`
+        is a trace of another run, and becomes the ``problem``.
+        """
+        if key not in self._results and self.activities is not None and not self.problem:
+            try:
+                self._results[key] = compute(self.activities)
+            except SnapshotError as error:
+                self.problem = str(error)
+        return self._results.get(key)
+
+
+def profile_beside(path: str, recorder: RecorderMetadata | None) -> RunProfile | None:
+    """The trace that the recorder names, where it lies in the folder of the snapshot at ``path``."""
+    if recorder is None or not _NAME.fullmatch(recorder.profile) or path == "-" or is_remote(path):
+        return None
+    beside = Path(path).with_name(recorder.profile)
+    return RunProfile(str(beside)) if beside.is_file() else None

@@ -33,12 +33,17 @@ def full_logits(context: AdviceContext) -> Advice | None:
     by_program &= every.forward | (context.phases.innermost == NONE)[stack]
     live = np.bincount(context.stack[context.at_peak], minlength=int(context.stack.max(initial=0)) + 1)
     mask, share = np.zeros(len(context.size), bool), 1.0
-    for at in np.flatnonzero((linear | by_program) & (size >= _MIN_BYTES) & (live[stack] <= _MAX_PASSES)).tolist():
+    candidates = (linear | by_program) & (size >= _MIN_BYTES) & (live[stack] <= _MAX_PASSES)
+    candidates &= _few_follow(size, linear, function)
+    known: dict[tuple[int, int], int] = {}  # a line computes the same in each step
+    for at in np.flatnonzero(candidates).tolist():
         whole, after = int(size[at]), slice(at + 1, at + 1 + _NEIGHBOURS)
-        # Whole logits are computed with, or cast to another type first.
-        if np.isin(size[after], (whole // 2, whole, 2 * whole)).any() or mask[rows[at]]:
+        if mask[rows[at]]:
             continue
-        row = _row(context, rows[at], whole)
+        key = int(stack[at]), whole
+        if key not in known:
+            known[key] = _row(context, rows[at], whole)
+        row = known[key]
         # Where no frame names the product, the same function selects from it.
         selected = ~linear[after] & (linear[at] | (function[after] == function[at]))
         few = size[after][selected & (size[after] % row == 0) & (size[after] <= _MAX_USED_SHARE * whole)] if row else []
@@ -68,6 +73,20 @@ def full_logits(context: AdviceContext) -> Advice | None:
         effort=ONE_LINE,
         line="logits = head(hidden[positions])",
     )
+
+
+def _few_follow(size: np.ndarray, linear: np.ndarray, function: np.ndarray) -> np.ndarray:
+    """Bool per birth: neither logits of another type nor others of their size follow, but one of few of their rows."""
+    whole, few = np.zeros(len(size), bool), np.zeros(len(size), bool)
+    for distance in range(1, min(_NEIGHBOURS, len(size) - 1) + 1):
+        here, after = slice(None, -distance), slice(distance, None)
+        # Whole logits are computed with, or cast to another type first.
+        for times in (0.5, 1, 2):
+            whole[here] |= size[after] == size[here] * times
+        # Where no frame names the product, the same function selects from it.
+        selected = ~linear[after] & (linear[here] | (function[after] == function[here]))
+        few[here] |= selected & (size[after] <= _MAX_USED_SHARE * size[here])
+    return few & ~whole
 
 
 def _row(context: AdviceContext, row: int, whole: int) -> int:

@@ -119,15 +119,17 @@ def _by_stacks(timeline: DeviceTimeline, mask: np.ndarray) -> str:
     parts = [stack_term(*one) for one in _ranges(whole, stack, base)]
     rest: dict[tuple[int, ...], list[int]] = {}
     single = np.zeros(len(mask), bool)
-    for number in np.intersect1d(mixed, stack[mask]).tolist():
-        here = base & (stack == number)
-        sizes = np.setdiff1d(size[here & mask], size[here & ~mask])
-        single |= here & mask & ~np.isin(size, sizes)
+    rows = np.flatnonzero(base & is_among(stack, np.intersect1d(mixed, stack[mask])))
+    rows = rows[np.argsort(stack[rows], kind="stable")]
+    for here in np.split(rows, np.flatnonzero(np.diff(stack[rows])) + 1) if len(rows) else []:
+        chosen = mask[here]
+        sizes = np.setdiff1d(size[here][chosen], size[here][~chosen])
+        single[here] = chosen & ~np.isin(size[here], sizes)
         if len(sizes):
-            rest.setdefault(tuple(sizes.tolist()), []).append(number)
-    for chosen, numbers in rest.items():
+            rest.setdefault(tuple(sizes.tolist()), []).append(int(stack[here[0]]))
+    for sizes_of, numbers in rest.items():
         stacks = any_of([stack_term(*run) for run in _runs(numbers)])
-        parts.append(sentence("({} {})", stacks, any_of([f"size:{n}" for n in chosen])))
+        parts.append(sentence("({} {})", stacks, any_of([f"size:{n}" for n in sizes_of])))
     query = any_of(parts) if parts else ""
     query = sentence("{} {}", query, term) if query and term else query
     singles = _singles(table, np.flatnonzero(single))
@@ -198,10 +200,11 @@ def _singles(table: pl.DataFrame, rows: np.ndarray) -> list[str]:
     An event may also end the life of an older block at the same address; the size of the newer one then decides.
     """
     ended = np.append(table["free_event"].to_numpy(), table["free_requested_event"].to_numpy())
+    chosen = table[rows].select("addr", "alloc_event", "size")
     terms = []
-    for addr, event, size in table[rows].select("addr", "alloc_event", "size").rows():
+    for (addr, event, size), ends in zip(chosen.rows(), np.isin(chosen["alloc_event"], ended).tolist(), strict=True):
         if event < 0:
             terms.append(f"(addr:{addr:#x} live:start)")
         else:
-            terms.append(f"(event:{event} size:{size})" if event in ended else f"event:{event}")
+            terms.append(f"(event:{event} size:{size})" if ends else f"event:{event}")
     return terms

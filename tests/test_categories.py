@@ -142,6 +142,19 @@ def test_what_a_constructor_makes_is_inferred(file: str) -> None:
     assert table["category_source"].to_list() == ["inferred"]
 
 
+def test_what_a_constructor_makes_of_requests_that_come_and_go_is_no_parameter() -> None:
+    passes = [("alloc", 2, "forward"), ("free_completed", 2, "forward")] * 100
+    rows = [("alloc", 1, "__init__"), *passes, ("free_completed", 1, "f"), ("alloc", 3, "__init__")]
+    events: list[dict[str, object]] = [
+        {"action": action, "addr": number << 20, "size": 512 * number, "stream": 0}
+        | {"frames": [{"filename": "/a/serve.py", "line": 7, "name": function}]}
+        for action, number, function in rows
+    ]
+    for last, want in ((None, "unknown"), (-1, "parameter")):
+        table = load({"segments": [], "device_traces": [events[:last]]}, 4).allocations(0)
+        assert table.filter(size=512)["category"].to_list() == [want]
+
+
 def test_a_move_makes_gradients_from_the_line_that_applies_to_them() -> None:
     """The lines of ``Module._apply`` in PyTorch 2.15: of a submodule, a parameter, its gradient and a buffer."""
     module, calls = "/x/torch/nn/modules/module.py", 933

@@ -21,6 +21,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import polars as pl
 
 from snapreport.small_numbers import is_among
 from snapreport.timeline.activity import GRAPH_DROPPED, INFERENCE, TRAINING
@@ -213,7 +214,12 @@ def _data(e: Evidence, so_far: np.ndarray) -> np.ndarray:
 
 
 def _constructor(e: Evidence, _: np.ndarray) -> np.ndarray:
-    return e.probable
+    """Not of objects that come and go, as requests do: nothing but gradients says that such are models."""
+    made = pl.DataFrame({"stack": e.stack, "alloc": e.alloc, "free": e.free}).filter(pl.Series(e.probable > 0))
+    gone = pl.col("free").filter(pl.col("free") >= 0).min() < pl.col("alloc").max()
+    again = made.group_by("stack").agg(gone=gone).filter("gone")["stack"].to_numpy()
+    passing = is_among(e.stack, again) & ~np.isin(e.size, np.unique(e.size[e.codes == GRADIENT]))
+    return np.where(passing, 0, e.probable)
 
 
 def _several_copies(size: np.ndarray) -> bool:

@@ -58,22 +58,24 @@ def numbers(snapshot: Snapshot) -> Iterator[tuple[str, float]]:
 
 
 def running() -> list[Any]:
-    """The trackers that have an active run in this process, of those that the program has imported."""
+    """The active runs of this process, of trackers that the program has imported."""
     found = []
     if wandb := sys.modules.get("wandb"):
         found.append(wandb.run)
-    if (mlflow := sys.modules.get("mlflow")) and mlflow.active_run():
-        found.append(mlflow)
+    if mlflow := sys.modules.get("mlflow"):
+        found.append(mlflow.active_run())
     if clearml := sys.modules.get("clearml"):
         found.append(clearml.Task.current_task())
     return [one for one in found if one is not None]
 
 
 def log_last(files: Sequence[Path], trackers: Sequence[Any]) -> None:
-    """Logs the last of the recordings that are still there to each tracker, for callbacks: what fails is said on
-    standard error, and training goes on.
+    """Logs the last of the recordings that are still there to each tracker, for callbacks: what fails, or that there is
+    no tracker, is said on standard error, and training goes on.
     """
     trackers = [tracker for tracker in trackers if _family(_unwrapped(tracker)) in _WRITERS]
+    if not trackers:
+        echo("snapreport: not logged: no run of W&B, MLflow, TensorBoard or ClearML was found", err=True)
     last = [path for path in files if path.exists()][-1:]
     snapshots: list[Snapshot] = []
     for tracker in trackers if last else []:

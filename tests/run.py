@@ -13,7 +13,8 @@ first that is not 0. Standard library only.
 
 The recorder is tested on PyTorch's CUDA build over a driver that needs no GPU (tests/fakecuda), with one version, built
 once into that environment's folder; ``--all-torch`` uses the oldest that is supported, two more and the newest, and
-installs Lightning and transformers. Where none can be built, the last lines say so and the other tests still count.
+installs Lightning, transformers and the trackers. Where none can be built, the last lines say so and the other tests
+still count.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ def python_of(folder: Path) -> Path:
     return folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 
 
-def environment(folder: Path, install: bool) -> Path:
+def environment(folder: Path, install: bool, *groups: str) -> Path:
     """Makes the virtual environment and installs the package and the group dev; returns the path of its Python."""
     python = python_of(folder)
     if not python.exists():
@@ -77,7 +78,7 @@ def environment(folder: Path, install: bool) -> Path:
         say("installing the package with what its tests need")
         # Not editable: the wheel is tested. pip rebuilds a local folder's wheel every time.
         must(python, "-m", "pip", "install", "--quiet", "pip>=25.1")  # for --group; Python 3.11 comes with an older one
-        must(python, "-m", "pip", "install", "--quiet", ".", "--group", "dev")
+        must(python, "-m", "pip", "install", "--quiet", ".", *(f"--group={group}" for group in ("dev", *groups)))
     return python
 
 
@@ -176,7 +177,8 @@ def main() -> int:
         # Three things to download, unpack and check, at the same time.
         npm = beside.submit(front_end, Path(scratch), not options.quick)
         torch = None if options.quick else beside.submit(fake_torch, folder / "fakecuda", versions, packages)
-        python = environment(folder, not (options.no_install or (options.quick and python_of(folder).exists())))
+        is_ready = options.no_install or (options.quick and python_of(folder).exists())
+        python = environment(folder, not is_ready, *(["trackers"] if options.all_torch else []))
         first = static_checks(python)
         static, code = npm.result()
         first = first or code

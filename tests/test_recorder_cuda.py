@@ -140,14 +140,16 @@ def test_two_programs_of_one_command(torch_cuda: FakeTorch, tmp_path: Path) -> N
 
 
 def test_in_a_program(torch_cuda: FakeTorch, tmp_path: Path) -> None:
-    """The context manager, in a process without numpy, polars and click; steps are the program's own."""
+    """The context manager, in a process without numpy, polars and click; steps are the program's own, and a model
+    may be named before it is on the device.
+    """
     program = (
         "import sys, snapreport, torch\n"
         "for name in ('polars', 'click', 'jinja2'): sys.modules[name] = None\n"
         "model = torch.nn.Linear(64, 64)\n"
         "optimizer = torch.optim.SGD(model.parameters(), 0.1)\n"
         f"with snapreport.record({str(tmp_path / 'run')!r}) as recorder:\n"
-        "    model.cuda(); recorder.watch(model)\n"
+        "    recorder.watch(model); model.cuda()\n"
         "    for batch in range(6):\n"
         "        model(torch.ones(8, 64, device='cuda')).sum().backward()\n"
         "        optimizer.step(); optimizer.step()\n"
@@ -163,6 +165,8 @@ def test_in_a_program(torch_cuda: FakeTorch, tmp_path: Path) -> None:
     assert done.out.splitlines()[0] == name.format("call")
     assert done.out.splitlines()[1] == f"3 {[name.format('call'), name.format('exit')]}"
     assert len(raw(tmp_path / "run" / name.format("exit"))["device_traces"][0]) > 0
+    named = snapreport.load(tmp_path / "run" / name.format("call")).allocations(0)["user_metadata"].to_list()
+    assert "weight" in named and "bias.grad" in named, named
 
 
 def test_steps_of_a_profiler(torch_cuda: FakeTorch, tmp_path: Path) -> None:

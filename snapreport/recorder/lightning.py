@@ -17,8 +17,8 @@ class MemoryRecorder(Callback):  # type: ignore[misc]  # Lightning is not instal
     """Records from before the model moves to the device until training ends; a step is an optimizer step.
 
     The arguments are those of :func:`snapreport.record`; ``log``: whether the report and its numbers go to the
-    trainer's loggers, in this process, when training ends (:func:`snapreport.log`). With Lightning, a batch that only
-    accumulates gradients is no step.
+    trainer's loggers, in the first process, when training ends (:func:`snapreport.log`). With Lightning, a batch that
+    only accumulates gradients is no step.
     """
 
     def __init__(self, directory: str = "memory", *, log: bool = False, **options: Any) -> None:
@@ -40,5 +40,5 @@ class MemoryRecorder(Callback):  # type: ignore[misc]  # Lightning is not instal
     def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """After training, even if it failed."""
         self.recorder.stop()
-        if self._log:  # by name: what reads recordings is above the recorder
+        if self._log and trainer.is_global_zero:  # by name: what reads recordings is above the recorder
             import_module("snapreport.trackers").log_last(self.recorder.files, trainer.loggers)

@@ -31,14 +31,14 @@ class ModuleNames:
         self._searches = 0
 
     def watch(self, modules: Iterable[Any]) -> None:
-        """Names these modules; others are not searched."""
+        """Names these modules, on whichever device they are now; others are not searched."""
         self._is_watching = True
         self._add(modules)
 
     def roots(self) -> list[tuple[Any, str]]:
         """(root, prefix of its names) of the modules to watch, or of all that have tensors."""
         if not self._is_watching:
-            self._add(root_modules())
+            self._add(self._found())
         return self.known_roots()
 
     def known_roots(self) -> list[tuple[Any, str]]:
@@ -62,14 +62,17 @@ class ModuleNames:
         may_search = not self._is_watching and self._searches < MOST_SEARCHES
         if id(module) not in self._of and may_search and has_tensors(module, self.kind):
             self._searches += 1
-            self._add(root_modules())
+            self._add(self._found())
         if id(module) not in self._of:
             self._put(module, parent or self._new_code(type(module).__name__, type(module).__name__))
         return self._of[id(module)]
 
+    def _found(self) -> list[Any]:
+        return [module for module in root_modules() if has_tensors(module, self.kind)]
+
     def _add(self, modules: Iterable[Any]) -> None:
         known = {id(weak()) for weak, _ in self._roots}
-        new = [module for module in modules if id(module) not in known and has_tensors(module, self.kind)]
+        new = [module for module in modules if id(module) not in known]
         for module in new:
             below = {id(part) for part in module.modules()}
             wrapped = [(weak, prefix) for weak, prefix in self._roots if id(weak()) in below]

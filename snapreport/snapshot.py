@@ -315,8 +315,7 @@ def load(
         recording.profile = profile_beside(os.fspath(path), recording.recorder)
     else:
         recording.profile = RunProfile(os.fspath(profile))
-        timelines = [snapshot.timeline(device) for device in snapshot.devices]
-        if run_costs(timelines) is None:
+        if recording.profile.activities is None:
             raise SnapshotError(recording.profile.problem)
     is_whole = events is None and last is None and steps is None
     return snapshot if is_whole else snapshot.part(events=events, last=last, steps=steps)

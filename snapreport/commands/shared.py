@@ -302,9 +302,20 @@ def load_all(
         for number, snapshot in enumerate(loaded):
             loaded[number] = snapshot.part(**part)
             release_freed()
+    if profile:
+        _check_profile(loaded[0])
     names = ", ".join(shown_path(snap) if snap != "-" else "standard input" for snap in snaps[:3])
     name_file(names if len(snaps) <= 3 else f"{names}, … ({len(snaps)} snapshots)")
     return loaded
+
+
+def _check_profile(snapshot: Snapshot) -> None:
+    """Refuses a trace of another run."""
+    from snapreport.timeline.time_costs import run_costs
+
+    trace = snapshot.recording.profile
+    if trace and run_costs([snapshot.timeline(device) for device in snapshot.devices]) is None:
+        raise SnapshotError(trace.problem or f"{trace.path}: the snapshot has no device to compare it with")
 
 
 def _keep_devices(snapshot: Snapshot, devices: Sequence[int]) -> None:

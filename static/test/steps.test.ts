@@ -4,9 +4,13 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { RawSpans } from '../src/data/contracts'
 import type { DeviceData } from '../src/data/model'
+import type { DecodedBlob } from '../src/data/columns'
+import { setTimes } from '../src/data/on-demand'
+import { activityRows, readActivities } from '../src/steps/activities'
 import { runs, tracksOf } from '../src/steps/spans'
 import { stepsOf } from '../src/steps/steps'
-import { eventScale } from '../src/views/shared/x-window'
+import { eventScale, timeScale } from '../src/views/shared/x-window'
+import { countOf } from '../src/views/timeline/span-text'
 import { piecesOf } from '../src/views/timeline/track-drawing'
 import { info, random, randomDevice } from './trace'
 
@@ -133,4 +137,78 @@ test('no span vanishes, however thin, and pieces do not overlap', () => {
     }
     assert.ok(pieces.length <= width, 'no more pieces than pixels')
   }
+})
+
+/** A clock with a long pause in its middle, of which the axis keeps a fiftieth. */
+function pausedDevice(): DeviceData {
+  const d = randomDevice({ events: 200, older: 0, stacks: 2, alloc: 0.6, size: bytes }, 5)
+  setTimes(
+    d,
+    Float64Array.from({ length: 200 }, (_, i) => i * 10 + (i < 100 ? 0 : 100_000)),
+  )
+  return d
+}
+
+test('spans lie on the axis of time behind a pause that it shortens', () => {
+  const d = pausedDevice()
+  d.info.time0 = 0
+  d.info.spans = { names: ['late'], name: [0], first: [150], events: [11], depth: [0], start_us: [101_500], us: [100] }
+  const scale = timeScale(d)!
+  assert.equal(scale.gaps.length, 1)
+  const [track] = tracksOf(d.info, d)
+  const [piece] = piecesOf(track, scale, scale, 1000)
+  const pixel = (event: number): number => ((scale.toAxis(event) - scale.x0) / (scale.x1 - scale.x0)) * 1000
+  assert.ok(Math.abs(piece.x0 - pixel(150)) < 1e-6 && Math.abs(piece.x1 - pixel(160)) < 1e-6, JSON.stringify(piece))
+})
+
+test('activities of a profiler lie between the events of their times on both axes', () => {
+  const d = pausedDevice()
+  d.info.activities = { trace: 'trace.json', rows: ['cost', 'operator'] }
+  assert.deepEqual(
+    activityRows(d.info).map((track) => [track.kind, track.first.length]),
+    [
+      ['cost', 0],
+      ['operator', 0],
+    ],
+  )
+  // 0.1 µs: one before the trace, one of half an event in its middle, several that are merged, one after the pause.
+  const columns: Record<string, unknown> = {
+    begin: Float64Array.of(-50, 1025, 2000, 1_030_000),
+    length: Float64Array.of(20, 50, 400, 1000),
+    name: Uint32Array.of(0, 1, 1, 0),
+    count: Uint32Array.of(1, 1, 12, 1),
+    row: Uint8Array.of(0, 1, 1, 1),
+    names: ['cudaMalloc', 'aten::mm'],
+  }
+  const read = (name: string): unknown => columns[name.replace(`${d.info.section}.activity.`, '')]
+  const blob = { f64: read, u32: read, u8: read, json: read } as unknown as DecodedBlob
+  const tracks = readActivities(d.info, blob, d.clockUs!)
+  assert.deepEqual(
+    tracks.map((track) => [track.kind, track.first.length]),
+    [
+      ['cost', 1],
+      ['operator', 3],
+    ],
+  )
+  const [cost, operators] = tracks
+  assert.deepEqual([cost.places!.from[0], cost.places!.to[0]], [0, 0])
+  assert.deepEqual(
+    [...operators.places!.from].map((place, i) => [place, operators.places!.to[i]]),
+    [
+      [10.25, 10.75],
+      [20, 24],
+      [199, 199],
+    ],
+  )
+  assert.deepEqual([operators.first[0], operators.last[0]], [11, 10], 'no event')
+  assert.deepEqual([operators.first[1], operators.last[1]], [20, 24])
+  const pieces = piecesOf(operators, eventScale(d.info), { x0: 0, x1: 200 }, 2000)
+  assert.deepEqual(
+    pieces.slice(0, 2).map(({ x0, x1 }) => [x0, x1]),
+    [
+      [102.5, 107.5],
+      [200, 240],
+    ],
+  )
+  assert.equal(countOf(operators, 0, 1), 13)
 })

@@ -7,6 +7,7 @@ import type {
   JobManifest,
   Opening,
   PageStats,
+  RawActivities,
   RawSpans,
   RawSteps,
   SeriesDevice,
@@ -139,5 +140,7 @@ export interface DeviceInfo {
   /** Training steps and annotated spans, where there are any; read by the room `steps`. */
   steps?: RawSteps | null
   spans?: RawSpans | null
+  /** Rows of a profiler's trace, which the section `activities` has. */
+  activities?: RawActivities | null
   broken?: BrokenAnnotations | null
 }

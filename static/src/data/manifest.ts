@@ -75,6 +75,7 @@ function deviceInfo(raw: RawDevice, index: number): DeviceInfo {
     leftOut: raw.left_out ?? [],
     steps: raw.steps ?? null,
     spans: raw.spans ?? null,
+    activities: raw.activities ?? null,
     broken: raw.broken_annotations ?? null,
   }
 }

@@ -5,7 +5,7 @@ import { RAGGED_END, RAGGED_START } from '../data/annotations'
 import type { DeviceData, DeviceInfo } from '../data/model'
 import { ranges, stepRanges } from './steps'
 
-export type TrackKind = 'step' | 'annotation' | 'context' | 'metadata'
+export type TrackKind = 'step' | 'annotation' | 'cost' | 'operator' | 'kernel' | 'context' | 'metadata'
 
 /** Spans of one row, ascending and without overlap. All arrays have a value for each span. */
 export interface Track {
@@ -22,13 +22,17 @@ export interface Track {
   /** µs since info.time0, where the spans have times of their own; NaN at a ragged end. */
   startUs: Float64Array | null
   endUs: Float64Array | null
+  /** Where each lies between events, on either axis; of activities, most of which hold no event. */
+  places?: { from: Float64Array; to: Float64Array }
+  /** Activities that one span stands for. */
+  counts?: ArrayLike<number>
 }
 
 /**
- * The tracks of a device, from the outermost inwards. Contexts and metadata come with the columns; that there will be such
+ * The tracks of a device, from the outermost inwards; `activities`: those of a profiler's trace. Contexts and metadata come with the columns; that there will be such
  * rows is known before, so that their room can be reserved.
  */
-export function tracksOf(info: DeviceInfo, data: DeviceData | null): Track[] {
+export function tracksOf(info: DeviceInfo, data: DeviceData | null, activities: readonly Track[] = []): Track[] {
   const tracks: Track[] = []
   const steps = stepRanges(info)
   if (steps)
@@ -47,6 +51,7 @@ export function tracksOf(info: DeviceInfo, data: DeviceData | null): Track[] {
       info,
       steps?.source === 'annotation' ? new Set(steps.names.map((name, i) => `${steps.first[i]} ${name}`)) : null,
     ),
+    ...activities,
   )
   if (info.contexts.some(Boolean))
     tracks.push(
@@ -156,7 +161,7 @@ function plain(
   return { kind, title, names, name, first, last, ragged: null, startUs: null, endUs: null }
 }
 
-function nothing(kind: TrackKind, title: string): Track {
+export function nothing(kind: TrackKind, title: string): Track {
   return plain(kind, title, [], [], new Int32Array(0), new Int32Array(0))
 }
 

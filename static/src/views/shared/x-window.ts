@@ -66,11 +66,13 @@ export interface AxisScale {
   /** Axis units of a moment in events; -1 is the state before the first event, n the end. */
   toAxis(event: number): number
   toEvent(x: number): number
+  /** Axis units of a time in µs since the first event; null on the event axis. */
+  ofTime: ((us: number) => number) | null
 }
 
 export function eventScale(info: DeviceInfo): AxisScale {
   const same = (x: number): number => x
-  return { axis: 'event', ...extentOf(eventGrid(info)), gaps: [], toAxis: same, toEvent: same }
+  return { axis: 'event', ...extentOf(eventGrid(info)), gaps: [], toAxis: same, toEvent: same, ofTime: null }
 }
 
 /** µs since the first event, less what is left out of idle stretches. Null where the snapshot has no times, and until they are read. */
@@ -78,12 +80,15 @@ export function timeScale(data: DeviceData): AxisScale | null {
   if (!data.clockUs || data.n === 0) return null
   const { us: clock, gaps } = axisClock(data.clockUs)
   const extent = extentOf(gridOf(data, 'time'))
+  const { clockUs } = data
+  const toAxis = (event: number): number => Math.min(extent.x1, Math.max(extent.x0, eventToUs(clock, event)))
   return {
     axis: 'time',
     ...extent,
     gaps,
-    toAxis: (event) => Math.min(extent.x1, Math.max(extent.x0, eventToUs(clock, event))),
+    toAxis,
     toEvent: (x) => usToEvent(clock, x),
+    ofTime: (us) => toAxis(usToEvent(clockUs, us)),
   }
 }
 

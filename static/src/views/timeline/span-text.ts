@@ -20,8 +20,30 @@ const NAMES_SHOWN = 4
 export const KIND_WORDS: Record<Track['kind'], string> = {
   step: 'step',
   annotation: 'annotation',
+  cost: 'what memory costs in time, by the profiler',
+  operator: 'outermost operators of a thread, by the profiler',
+  kernel: 'kernels and copies of a stream, by the profiler',
   context: 'compile context',
   metadata: 'user metadata',
+}
+
+/** Several of each kind. */
+export const WHAT: Record<Track['kind'], string> = {
+  step: 'spans',
+  annotation: 'spans',
+  cost: 'costs',
+  operator: 'operators',
+  kernel: 'kernels',
+  context: 'spans',
+  metadata: 'spans',
+}
+
+/** How many spans, or activities, [from, to] stand for. */
+export function countOf({ counts }: Track, from: number, to: number): number {
+  if (!counts) return to - from + 1
+  let sum = 0
+  for (let i = from; i <= to; i++) sum += counts[i]
+  return sum
 }
 
 export function nameOf(track: Track, i: number): string {
@@ -64,7 +86,7 @@ function durationOf({ data, hasTimes }: Scene, track: Track, i: number): number 
 }
 
 export function describePiece(scene: Scene, track: Track, { from, to }: Piece): Line[] {
-  if (from !== to) return describeMany(track, from, to)
+  if (countOf(track, from, to) > 1) return track.counts ? describeBrief(track, from, to) : describeMany(track, from, to)
   const first = track.first[from]
   const last = track.last[from]
   const facts = factsOf(scene, track, from)
@@ -106,6 +128,20 @@ function describeMany(track: Track, from: number, to: number): Line[] {
     text: `events ${formatCount(track.first[from])} – ${formatCount(track.last[to])}; a click zooms in`,
   })
   return lines
+}
+
+/** Activities that are drawn as one: how many, how long all of them, and those that take most of it. */
+function describeBrief(track: Track, from: number, to: number): Line[] {
+  const spent = new Map<string, number>()
+  const [start, end] = [track.startUs!, track.endUs!]
+  for (let i = from; i <= to; i++)
+    spent.set(nameOf(track, i), (spent.get(nameOf(track, i)) ?? 0) + Math.max(0, end[i] - start[i]))
+  const names = [...spent].sort((a, b) => b[1] - a[1]).slice(0, NAMES_SHOWN)
+  return [
+    { kind: 'title', text: `${formatCount(countOf(track, from, to))} ${WHAT[track.kind]}, too short to be told apart` },
+    ...names.map(([name]): Line => ({ kind: 'plain', text: name })),
+    { kind: 'soft', text: `within ${formatDuration(end[to] - start[from])}, the longest first; a click zooms in` },
+  ]
 }
 
 /** The problems of a device's annotations, in a sentence; "" where there are none. */

@@ -84,7 +84,7 @@ export class TimelineView {
     }
     this.clicks = new Clicks(store, this.navigator, this.hits)
     this.ruler = new Ruler(store)
-    this.tracks = new Tracks(store, this.navigator, () => this.requestFrame())
+    this.tracks = new Tracks(client, store, this.navigator, () => this.requestFrame())
     this.picture.onState = () => this.onPictureState()
     this.hover = new Hover({
       store,

@@ -9,7 +9,7 @@ import { fitted } from '../shared/canvas-view'
 import { oklch } from '../shared/colours'
 import type { AxisScale } from '../shared/x-window'
 import type { Plot } from './frame'
-import { nameOf, type Piece } from './span-text'
+import { countOf, nameOf, type Piece, WHAT } from './span-text'
 
 interface Row {
   track: Track
@@ -60,7 +60,8 @@ export function drawRow(ctx: CanvasRenderingContext2D, row: Row): void {
 }
 
 function textOf(track: Track, { from, to }: Piece): string {
-  return from === to ? nameOf(track, from) : `${formatCount(to - from + 1)} spans`
+  const count = countOf(track, from, to)
+  return from === to && count === 1 ? nameOf(track, from) : `${formatCount(count)} ${WHAT[track.kind]}`
 }
 
 /** A rectangle; with teeth where an end of the span is not recorded. */
@@ -93,7 +94,7 @@ function fillPiece(ctx: CanvasRenderingContext2D, { track, plot, y, height }: Ro
 
 /** Equal names have equal colours; steps take turns between two. Merged pieces are grey. */
 function colourOf(track: Track, { from, to }: Piece, dark: boolean): string {
-  if (from !== to) return css(oklch(dark ? 0.6 : 0.75, 0.01, 250))
+  if (countOf(track, from, to) > 1) return css(oklch(dark ? 0.6 : 0.75, 0.01, 250))
   if (track.kind === 'step') return css(oklch((dark ? 0.68 : 0.8) - (from % 2) * 0.06, 0.075, 250))
   return css(oklch(dark ? 0.7 : 0.82, 0.07, hueOf(nameOf(track, from))))
 }
@@ -118,11 +119,13 @@ const MIN_WIDTH = 1.5
 
 /** Left and right edge of a span in axis units. Times of its own count on the time axis, as far as the axis reaches. */
 export function edgesOf(track: Track, i: number, scale: AxisScale): [number, number] {
+  const { places } = track
+  if (places) return [scale.toAxis(places.from[i]), scale.toAxis(places.to[i])]
   const start = scale.toAxis(track.first[i])
   const end = scale.toAxis(track.last[i] + 1)
-  if (scale.axis !== 'time' || !track.startUs || !track.endUs) return [start, end]
-  const within = (us: number, otherwise: number): number =>
-    Number.isNaN(us) ? otherwise : Math.min(scale.x1, Math.max(scale.x0, us))
+  const { ofTime } = scale
+  if (!ofTime || !track.startUs || !track.endUs) return [start, end]
+  const within = (us: number, otherwise: number): number => (Number.isNaN(us) ? otherwise : ofTime(us))
   const left = within(track.startUs[i], start)
   return [left, Math.max(left, within(track.endUs[i], end))]
 }

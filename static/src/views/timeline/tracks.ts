@@ -1,10 +1,13 @@
-// Rows of named spans above the plot: steps, annotated regions, compile contexts, user metadata. A click zooms to a span;
+// Rows of named spans above the plot: steps, annotated regions, a profiler's trace, compile contexts, user metadata. A click zooms to a span;
 // "," and "." step through those of a row.
 
 import { stepRanges } from '../../steps/steps'
+import type { DeviceData, DeviceInfo } from '../../data/model'
+import { activityRows, readActivities } from '../../steps/activities'
 import { type Track, tracksOf } from '../../steps/spans'
 import { h } from '../../ui/dom'
 import type { Store } from '../../ui/state'
+import type { DataClient } from '../../worker/data-client'
 import type { Inks } from '../shared/inks'
 import type { Plot } from './frame'
 import type { Navigator } from './navigator'
@@ -47,7 +50,11 @@ export class Tracks {
   private readonly ctx = this.canvas.getContext('2d')!
   private readonly button = h('button', { type: 'button', class: 'quiet track-button', onclick: () => this.toggle() })
   private readonly live = h('div', { class: 'offscreen', 'aria-live': 'polite' })
+  private readonly client: DataClient
+  private readonly onHover: () => void
   private readonly store: Store
+  /** Rows of a profiler's trace by device; empty until they are read. */
+  private readonly activities = new Map<number, readonly Track[]>()
   private readonly navigator: Navigator
   private tracks: Track[] = []
   private tracksFor = ''
@@ -57,7 +64,9 @@ export class Tracks {
   private pointer: { x: number; y: number } | null = null
 
   /** onHover requests a frame. */
-  constructor(store: Store, navigator: Navigator, onHover: () => void) {
+  constructor(client: DataClient, store: Store, navigator: Navigator, onHover: () => void) {
+    this.client = client
+    this.onHover = onHover
     this.store = store
     this.navigator = navigator
     this.element = h('div', { class: 'tracks', hidden: true }, this.canvas, this.button, this.live)
@@ -90,7 +99,7 @@ export class Tracks {
     const key = `${scene.info.index}/${scene.data !== null}`
     if (key !== this.tracksFor) {
       this.tracksFor = key
-      this.tracks = tracksOf(scene.info, scene.data)
+      this.tracks = tracksOf(scene.info, scene.data, this.activitiesOf(scene))
     }
     const rows = this.rowsFor(height)
     const all = this.tracks.length
@@ -209,6 +218,28 @@ export class Tracks {
     }
   }
 
+  /** Rows without spans until the trace is read, which is requested with the device's columns. */
+  private activitiesOf({ info, data }: Scene): readonly Track[] {
+    const rows = this.activities.get(info.index)
+    if (rows?.length) return rows
+    if (info.activities && data && !rows) {
+      this.activities.set(info.index, [])
+      this.readActivities(info, data).catch(() => {}) // the rows stay empty; a file that lacks the part says so itself
+    }
+    return activityRows(info)
+  }
+
+  private async readActivities(info: DeviceInfo, data: DeviceData): Promise<void> {
+    const [columns] = await Promise.all([
+      this.client.section(`${info.section}.activities`),
+      this.client.times(info.index),
+    ])
+    if (!data.clockUs) return
+    this.activities.set(info.index, readActivities(info, columns, data.clockUs))
+    this.tracksFor = ''
+    this.onHover()
+  }
+
   private get mode(): string {
     return this.store.state.options['timeline.tracks'] ?? 'few'
   }
@@ -287,6 +318,9 @@ export class Tracks {
 const LABELS: Record<Track['kind'], string> = {
   step: 'steps',
   annotation: 'spans',
+  cost: 'cost',
+  operator: 'ops',
+  kernel: 'kernels',
   context: 'compile',
   metadata: 'meta',
 }

@@ -4,6 +4,7 @@ sizes   every real snapshot (taken from ``../shared/snapshots`` where there are 
         the whole process, size of the report against ``xz -9`` of the pickle, first picture in Chromium
 peers   large generated snapshots (107 MB and 727 MB): the bare load, torch's trace_plot where torch is installed, and a
         report, taking turns in one run; then how the report opens and moves in Chromium
+exports a generated snapshot of a million events: the bare load, a report, and every format of ``export``
 switches
         the same in Chromium: the first switch to each view, at the moment a report is ready, and a later one
 interactions
@@ -142,6 +143,7 @@ def main() -> None:
         choices=(
             "sizes",
             "peers",
+            "exports",
             "switches",
             "interactions",
             "first-picture",
@@ -297,9 +299,14 @@ def main() -> None:
         elif options.what == "growth":
             document["rows"] = growth.grow(folder, empty, options.most)
             print(growth.table(document["rows"]))
-        elif options.what == "peers":
-            paths = options.snapshots or generated(folder, options.samples or ["large", "huge"])
-            document["rows"] = [peers.compare(path, folder, browser, options.runs) for path in paths]
+        elif options.what in ("peers", "exports"):
+            samples, tools = (
+                (["large", "huge"], peers.tools) if options.what == "peers" else (["huge:1000000"], peers.exports)
+            )
+            paths = options.snapshots or generated(folder, options.samples or samples)
+            document["rows"] = [
+                peers.compare(path, folder, browser, options.runs, tools(path, folder)) for path in paths
+            ]
             print(peers.table(document["rows"]))
         elif options.what in IN_CHROMIUM:
             what = IN_CHROMIUM[options.what]

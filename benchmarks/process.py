@@ -1,4 +1,4 @@
-"""Measures a whole process: wall seconds and peak memory, as the operating system accounts for it when it ends."""
+"""Measures a whole process: wall and processor time and peak memory, as the system accounts for it when it ends."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Cost:
-    """``seconds`` of wall time, ``memory``: bytes resident at the peak."""
+    """``seconds`` of wall time, ``processor`` seconds of all threads, ``memory``: bytes resident at the peak."""
 
     seconds: float
+    processor: float
     memory: int
 
 
@@ -24,7 +25,7 @@ import os, resource, sys, time
 began = time.perf_counter()
 child = os.posix_spawn(sys.argv[1], sys.argv[1:], os.environ)
 _, status, usage = os.wait4(child, 0)
-print(time.perf_counter() - began, usage.ru_maxrss, os.waitstatus_to_exitcode(status))
+print(time.perf_counter() - began, usage.ru_utime + usage.ru_stime, usage.ru_maxrss, os.waitstatus_to_exitcode(status))
 """
 
 
@@ -39,15 +40,17 @@ def cost(*arguments: object) -> Cost:
         done = subprocess.run(
             [*launcher, *command], stdout=subprocess.PIPE, stderr=errors, text=True, check=True, env=environment
         )
-        seconds, memory, code = done.stdout.split()[-3:]
+        seconds, processor, memory, code = done.stdout.split()[-4:]
         if code != "0":
             errors.seek(0)
             sys.exit(f"{' '.join(map(str, arguments))}: exit code {code}\n{errors.read().decode()}")
     # Linux counts in KiB, macOS in bytes.
-    return Cost(float(seconds), int(memory) * (1 if sys.platform == "darwin" else 1024))
+    return Cost(float(seconds), float(processor), int(memory) * (1 if sys.platform == "darwin" else 1024))
 
 
 def median(costs: list[Cost]) -> Cost:
     """The median of each figure separately."""
     middle = len(costs) // 2
-    return Cost(sorted(c.seconds for c in costs)[middle], sorted(c.memory for c in costs)[middle])
+    figures = zip(*((one.seconds, one.processor, one.memory) for one in costs), strict=True)
+    seconds, processor, memory = (sorted(figure)[middle] for figure in figures)
+    return Cost(seconds, processor, int(memory))

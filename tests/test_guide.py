@@ -29,7 +29,7 @@ def test_a_walk(walk: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         assert program == "snapreport"
         result = in_process(*arguments)
         assert result.code == 0, result.err
-        printed += result.out
+        printed += result.out + result.err
     printed = " ".join(printed.split())
     for sentence in quoted:
         assert sentence in printed, f"not printed any more: {sentence}"

@@ -261,7 +261,7 @@ export class XrayView implements View {
           name: 'allocations',
           title: 'Allocations',
           hint: 'Over the whole trace',
-          width: 96,
+          width: 104,
           grow: 0,
           level: 3,
           kind: 'number',

@@ -9,9 +9,12 @@ from typing import Any
 
 import corpus
 import pytest
+from waiting import GUARD_SECONDS
 
 import snapreport
 from snapreport.notebook import Shown
+
+NEEDED = "pip install --group trackers"
 
 
 class Frames(HTMLParser):
@@ -42,6 +45,11 @@ def test_a_snapshot_is_its_report(tmp_path: Path) -> None:
 def test_the_page_works_inside_the_frame(tmp_path: Path, chromium: Any) -> None:
     path = tmp_path / "notebook.html"
     path.write_text(f"<!doctype html><meta charset=utf-8>{snapreport.load(corpus.path_of('small'))._repr_html_()}")
+    assert "train_step" in table_of(chromium, path)
+
+
+def table_of(chromium: Any, path: Path) -> str:
+    """The text of the report in a frame, after a click on Table; no script failed."""
     page = chromium.new_page(viewport={"width": 1000, "height": 800})
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
@@ -49,8 +57,10 @@ def test_the_page_works_inside_the_frame(tmp_path: Path, chromium: Any) -> None:
     inside = page.frame_locator("iframe")
     inside.get_by_text("Table", exact=True).click()
     inside.locator("body[data-view=table]").wait_for()
+    text = inside.locator("body").inner_text()
     page.close()
     assert not errors
+    return text
 
 
 @pytest.fixture
@@ -75,3 +85,26 @@ def test_a_cell_is_recorded(shell: Any, tmp_path: Path, capsys: pytest.CaptureFi
     assert len(shell.user_ns["rows"]) == 3
     assert record("--nonsense", "1") is None and "unrecognized" in capsys.readouterr().err
     assert record("", "1 / 0") is None and "nothing was recorded" in capsys.readouterr().out
+
+
+CELLS = [
+    "%load_ext snapreport",
+    "%%snapreport\nimport torch\nlayer = torch.nn.Linear(1000, 1000)\nlayer(torch.ones(500, 1000)).sum().backward()",
+    "import snapreport\nsnapreport.load({path!r})",
+]
+
+
+def test_in_a_kernel(tmp_path: Path, chromium: Any) -> None:
+    """A recorded cell and a loaded snapshot in Jupyter's own kernel: what its messages hold is a page that works."""
+    nbclient, nbformat = (pytest.importorskip(name, reason=NEEDED) for name in ("nbclient", "nbformat"))
+    pytest.importorskip("ipykernel", reason=NEEDED)
+    cells = [nbformat.v4.new_code_cell(cell.format(path=str(corpus.path_of("small")))) for cell in CELLS]
+    notebook = nbformat.v4.new_notebook(cells=cells)
+    resources = {"metadata": {"path": tmp_path}}
+    nbclient.NotebookClient(notebook, timeout=GUARD_SECONDS, kernel_name="python3", resources=resources).execute()
+    shown = [out.data for cell in cells for out in cell.outputs if out.output_type == "execute_result"]
+    assert [data["text/plain"][:1] for data in shown] == ["[", "<"]
+    for data in shown:
+        path = tmp_path / "output.html"
+        path.write_text(f"<!doctype html><meta charset=utf-8>{data['text/html']}")
+        assert "gradient" in table_of(chromium, path)

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from snapreport.integers import stable_order
 from snapreport.mesh import dominant as module
 from snapreport.mesh.dominant import Members, dominant
-from snapreport.ordering import stable_order
 
 MEMBERS = st.lists(
     st.tuples(st.integers(0, 12), st.integers(1, 8), st.integers(0, 5), st.integers(0, 3)), min_size=1, max_size=25

@@ -15,13 +15,13 @@ from snapreport.contracts.finding import Confidence, Evidence, Finding, Link, Ro
 from snapreport.findings.failed_requests import ends_in_failure, with_failed_requests
 from snapreport.findings.saving import SavingRow
 from snapreport.findings.setting_replay import SettingReplays
+from snapreport.integers import is_among
 from snapreport.memoize import memoize
 from snapreport.number_format import share_text
 from snapreport.reading.noise import NOISE, PYTHON, recorded_flags
 from snapreport.reading.recording import Recording
 from snapreport.reading.stack_marks import innermost_marked, stacks_with
 from snapreport.sentence import bytes_part, place_part, sentence
-from snapreport.small_numbers import is_among
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.activity import GRAPH_DROPPED, INFERENCE, UNKNOWN
 from snapreport.timeline.build import DeviceTimeline

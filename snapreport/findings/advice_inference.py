@@ -13,8 +13,8 @@ from snapreport.findings.retained_graphs import release_graphs
 from snapreport.findings.saving import share_of_lives, share_with_cost
 from snapreport.findings.unused_graphs import unused_graphs
 from snapreport.findings.unused_model import unused_model
+from snapreport.integers import is_among
 from snapreport.sentence import bytes_part, sentence
-from snapreport.small_numbers import is_among
 from snapreport.timeline.phases import FORWARD, NONE
 
 _NO_GRAD = "https://docs.pytorch.org/docs/stable/generated/torch.no_grad.html"

@@ -16,7 +16,7 @@ from snapreport.findings.advice_births import births
 from snapreport.findings.advice_context import AdviceContext
 from snapreport.findings.attention_scores import attention_scores
 from snapreport.findings.graphs import backward_allocations, backward_passes
-from snapreport.small_numbers import is_among
+from snapreport.integers import is_among
 from snapreport.timeline.phases import BACKWARD, OPTIMIZER_STEP
 
 HALF, NORM, FLOAT, LOSS, SOFTMAX, CREATED, KEEPS_RESULT, SAME, USER = range(9)

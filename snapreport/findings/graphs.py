@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 
 from snapreport.findings.advice_context import AdviceContext
+from snapreport.integers import is_among
 from snapreport.memoize import memoize
 from snapreport.reading.recording import ACTIONS
-from snapreport.small_numbers import is_among
 from snapreport.timeline.activity import GRAPH_DROPPED, TRAINING, engine_allocations
 from snapreport.timeline.lifetimes import action_codes
 from snapreport.timeline.phases import BACKWARD, FORWARD, OPTIMIZER_STEP

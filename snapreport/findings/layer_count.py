@@ -10,7 +10,7 @@ import polars as pl
 from snapreport.findings.advice_context import AdviceContext
 from snapreport.findings.graphs import backward_passes
 from snapreport.findings.repeated_layers import FEWEST_IN_FAMILY
-from snapreport.small_numbers import is_among
+from snapreport.integers import is_among
 
 _MIN_SHARE = 0.05
 """Of the bytes: families with less do not count, such as the few tensors of a loss."""

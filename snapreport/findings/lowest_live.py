@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from snapreport.ordering import stable_order
-from snapreport.small_numbers import is_among
+from snapreport.integers import is_among, stable_order
 
 
 def lowest_live(allocations: pl.DataFrame, stacks: np.ndarray, bounds: np.ndarray) -> np.ndarray:

@@ -11,8 +11,8 @@ from snapreport.findings.advice_births import LINEAR, births
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
 from snapreport.findings.live import names_of
 from snapreport.findings.saving import bytes_over_time, share_with_cost
+from snapreport.integers import is_among
 from snapreport.sentence import sentence
-from snapreport.small_numbers import is_among
 
 _ELEMENT_SIZES = (4, 2)
 _MIN_BYTES = 1 << 22

@@ -18,10 +18,10 @@ from snapreport.findings.live import Names
 from snapreport.findings.model import Finding
 from snapreport.findings.repetition import Repetitions
 from snapreport.findings.selection import stack_term
+from snapreport.integers import is_among
 from snapreport.number_format import plural, share_text
 from snapreport.reading.recording import ACTIONS, Recording
 from snapreport.sentence import bytes_part, sentence
-from snapreport.small_numbers import is_among
 from snapreport.timeline.build import DeviceTimeline
 
 MOST = 10

@@ -14,7 +14,7 @@ import polars as pl
 
 from snapreport.findings.advice_context import AdviceContext
 from snapreport.findings.graphs import backward_allocations, backward_passes
-from snapreport.small_numbers import is_among
+from snapreport.integers import is_among
 
 FEWEST_LAYERS = 4
 """Stacks whose tensors are alive so many times at once belong to repeated layers, which can be checkpointed."""

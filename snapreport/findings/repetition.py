@@ -14,7 +14,7 @@ import polars as pl
 
 from snapreport.findings.loop_end import end_of_loop
 from snapreport.findings.loop_lines import loop_anchors, outside_modules
-from snapreport.ordering import stable_order
+from snapreport.integers import stable_order
 from snapreport.timeline.activity import UNKNOWN
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.phases import FORWARD, stack_phases

@@ -10,9 +10,9 @@ from snapreport.findings.graphs import FEWEST_FREED, FEWEST_STACKS, backward_all
 from snapreport.findings.live import names_of
 from snapreport.findings.saving import CLOSE_TO_PEAK, share_of_lives
 from snapreport.findings.unused_graphs import unused_graphs
+from snapreport.integers import is_among
 from snapreport.reading.recording import ACTIONS
 from snapreport.sentence import bytes_part, event_part, sentence
-from snapreport.small_numbers import is_among
 from snapreport.timeline.activity import TRAINING
 from snapreport.timeline.lifetimes import action_codes
 from snapreport.timeline.phases import BACKWARD, FORWARD

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import polars as pl
 
+from snapreport.integers import distinct, is_among
 from snapreport.reading.stack_marks import stacks_with
 from snapreport.sentence import joined, sentence, stack_part
-from snapreport.small_numbers import distinct, is_among
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.vocabulary import CATEGORIES, ORIGINS
 

@@ -8,7 +8,7 @@ import polars as pl
 from snapreport.findings.advice_births import births as births_without_workspaces
 from snapreport.findings.advice_context import AdviceContext
 from snapreport.findings.graphs import births_until, is_inner
-from snapreport.small_numbers import is_among
+from snapreport.integers import is_among
 from snapreport.timeline.activity import TRAINING
 from snapreport.timeline.phases import BACKWARD, FORWARD
 

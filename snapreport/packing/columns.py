@@ -14,7 +14,7 @@ import brotli
 import numpy as np
 import numpy.typing as npt
 
-from snapreport.ordering import stable_order
+from snapreport.integers import stable_order
 
 # Columns of up to this many values are tried in all codings as they are. Longer ones repeat themselves and are judged
 # by SAMPLE values of their middle: trying a million values costs seconds, and gains 1 % of the file.

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
+from snapreport.integers import distinct, is_among
 from snapreport.reading.recording import ACTIONS
-from snapreport.small_numbers import distinct, is_among
 from snapreport.timeline.phases import BACKWARD, FORWARD, NONE, OPTIMIZER_STEP, PHASES, ZERO_GRAD, StackPhases
 
 TRAINING = "training"

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from snapreport.integers import max_or_zero
 from snapreport.reading.recording import ACTIONS, Recording
-from snapreport.scalars import max_or_zero
 
 REGION, MEMORY = "region", "memory"
 KINDS = (REGION, MEMORY)

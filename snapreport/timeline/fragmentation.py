@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from snapreport.ordering import stable_order
+from snapreport.integers import stable_order
 from snapreport.timeline.blocks import Blocks
 from snapreport.timeline.interface import Timeline
 from snapreport.timeline.neighbours import ends_of

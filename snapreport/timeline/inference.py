@@ -23,7 +23,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from snapreport.small_numbers import is_among
+from snapreport.integers import is_among
 from snapreport.timeline.activity import GRAPH_DROPPED, INFERENCE, TRAINING
 from snapreport.timeline.category_rules import (
     ACTIVATION,

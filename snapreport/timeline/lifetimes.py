@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from snapreport.ordering import stable_order
+from snapreport.integers import stable_order
 from snapreport.reading.recording import ACTIONS, ACTIVE_STATES, PENDING_STATES, DeviceRecord
 
 ALLOC, FREE_REQUESTED, FREE_COMPLETED = (ACTIONS.index(a) for a in ("alloc", "free_requested", "free_completed"))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from snapreport.ordering import stable_order
+from snapreport.integers import stable_order
 
 _AT_ONCE = 1 << 16
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from snapreport.ordering import stable_order
+from snapreport.integers import stable_order
 from snapreport.reading.recording import ACTIONS, DeviceRecord
 from snapreport.timeline.lifetimes import action_codes
 

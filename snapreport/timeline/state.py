@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from snapreport.integers import max_or_zero
 from snapreport.reading.event_columns import enum_series
-from snapreport.scalars import max_or_zero
 from snapreport.timeline.interface import Timeline
 
 STATES = ("allocated", "pending free", "free")

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from snapreport.small_numbers import distinct, is_among
+from snapreport.integers import distinct, is_among
 
 SMALL = st.lists(st.integers(0, 300), max_size=40)
 

@@ -61,7 +61,9 @@ import importlib.util
 import json
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -124,13 +126,179 @@ def changes(now: Any, then: Any, path: str = "") -> Iterator[str]:
         yield f"{path}: {then:,.4g} → {now:,.4g} ({now / then:.2f})"
 
 
-# Measured in Chromium alone: each has SAMPLES, measure and table.
-IN_CHROMIUM: dict[str, Any] = {
-    "switches": switches,
-    "interactions": interactions,
-    "first-picture": first_picture,
+@dataclass(frozen=True)
+class Run:
+    """What a benchmark works with. folder: empty, and gone afterwards. browser: a running Chromium, or None."""
+
+    options: argparse.Namespace
+    folder: Path
+    browser: Any
+
+    @cached_property
+    def empty(self) -> int:
+        """Bytes of a report about nothing."""
+        return empty_report(self.folder)
+
+    @property
+    def names(self) -> list[str]:
+        return [str(name) for name in self.options.snapshots]
+
+    @property
+    def keep(self) -> Path:
+        kept: Path | None = self.options.keep
+        return kept or self.folder
+
+    def paths(self, samples: Sequence[str], *before: Path) -> list[Path]:
+        """The files that were given, or else those of ``before`` and generated ones."""
+        return self.options.snapshots or [*before, *generated(self.folder, self.options.samples or list(samples))]
+
+
+# Each prints what it measured and returns the document of --json.
+Benchmark = Callable[[Run], dict[str, Any]]
+
+
+def of_rows(measure: Callable[[Run], list[Any]], table: Callable[[list[Any]], str]) -> Benchmark:
+    def run(given: Run) -> dict[str, Any]:
+        rows = measure(given)
+        print(table(rows))
+        return {"rows": rows}
+
+    return run
+
+
+def of_sizes(run: Run) -> dict[str, Any]:
+    rows = sizes.rows(run.paths(sizes.PRESETS, *real()), run.folder, run.empty, run.browser, run.options.runs)
+    print(sizes.table(rows, run.empty))
+    return {"rows": rows, "empty_html": run.empty}
+
+
+def beside_peers(samples: Sequence[str], tools: Callable[[Path, Path], Any]) -> Benchmark:
+    def measure(run: Run) -> list[Any]:
+        return [
+            peers.compare(path, run.folder, run.browser, run.options.runs, tools(path, run.folder))
+            for path in run.paths(samples)
+        ]
+
+    return of_rows(measure, peers.table)
+
+
+def in_chromium(what: Any) -> Benchmark:
+    """Of a module that is measured in Chromium alone: it has SAMPLES, measure and table."""
+
+    def measure(run: Run) -> list[Any]:
+        if run.browser is None:
+            sys.exit(f"{run.options.what} needs Chromium")
+        return [what.measure(path, run.folder, run.browser, run.options.runs) for path in run.paths(what.SAMPLES)]
+
+    return of_rows(measure, what.table)
+
+
+def of_shapes(run: Run) -> dict[str, Any]:
+    print(shapes.HEAD)
+    rows = []
+    for row in shapes.measure(run.folder, run.options.sizes, run.names, run.options.runs):
+        print(shapes.line(row), flush=True)
+        rows.append(row)
+    return {"rows": rows}
+
+
+def of_findings(run: Run) -> dict[str, Any]:
+    document = findings.measure(run.folder)
+    print(findings.table(document))
+    return document
+
+
+def of_fit(run: Run) -> dict[str, Any]:
+    rows = fit.measure(run.keep)
+    print(fit.table(rows))
+    remedies_ = fit_remedies.measure(run.keep)
+    print(fit_remedies.table(remedies_))
+    times = fit.times(generated(run.folder, ["training:22000", "training:1000000"]))
+    print(fit.times_table(times))
+    return {"rows": rows, "remedies": remedies_, "times": times}
+
+
+def of_categories(run: Run) -> dict[str, Any]:
+    measured = categories.measure(run.paths(["training", "small"], *real()))
+    print(categories.table(measured))
+    return {"rows": measured.rows(named=True)}
+
+
+def of_remedies(run: Run) -> dict[str, Any]:
+    measured = remedies.measure(run.keep, [path.name for path in run.options.snapshots])
+    print("\n".join(remedies.table(measured)))
+    return {"rows": [vars(row) for row in measured]}
+
+
+def of_whatif(run: Run) -> dict[str, Any]:
+    torch, runs = run.options.torch, run.options.runs
+    if torch is not None:
+        site = Path(torch) if torch else torch_allocator.fetch(run.folder)
+        document = torch_allocator.measure(torch_allocator.build(site, run.folder), run.folder, 10 * runs)
+        print(torch_allocator.table(document))
+        return document
+    document = whatif.measure(real(), run.paths(list(whatif.SAMPLES)), runs, run.folder, run.browser)
+    print(whatif.table(document))
+    return document
+
+
+def of_reruns(run: Run) -> dict[str, Any]:
+    measured = reruns.measure(run.options.runs, run.folder, run.options.seed)
+    print(reruns.table(measured))
+    return {"reruns": measured}
+
+
+def of_fuzz(run: Run) -> dict[str, Any]:
+    found = fuzz.run(run.options.cases, run.folder, seed=run.options.seed, keep=run.options.keep)
+    print(fuzz.table(found))
+    return {"cases": run.options.cases, "faults": found.faults}
+
+
+def of_soak(run: Run) -> dict[str, Any]:
+    if run.browser is None:
+        sys.exit("the soak runs in Chromium")
+    snapshot = generated(run.folder, ["training:22000"])[0]
+    report = run.folder / "driven.html"
+    command("-m", "snapreport", snapshot, "-o", report)
+    courses = [
+        soak.open_in_turn(run.browser, min(100, run.options.cases), run.folder, run.options.seed),
+        soak.drive(run.browser, report, run.options.steps, run.options.seed),
+    ]
+    print(soak.table(courses))
+    return {"courses": [vars(course) for course in courses]}
+
+
+def of_job(run: Run) -> dict[str, Any]:
+    outliers = job_outliers.measure(run.options.runs, run.keep, ROOT.parent / "shared" / "recorded")
+    print(job_outliers.table(outliers), flush=True)
+    digests = job_digests.measure(run.folder, run.options.digests)
+    return {"outliers": outliers, "digests": digests, "cost": job_cost.run(run.folder, run.browser, run.options.ranks)}
+
+
+BENCHMARKS: dict[str, Benchmark] = {
+    "sizes": of_sizes,
+    "peers": beside_peers(["large", "huge"], peers.tools),
+    "exports": beside_peers(["huge:1000000"], peers.exports),
+    "switches": in_chromium(switches),
+    "interactions": in_chromium(interactions),
+    "first-picture": in_chromium(first_picture),
+    "growth": of_rows(lambda run: growth.grow(run.folder, run.empty, run.options.most), growth.table),
+    "shapes": of_shapes,
+    "findings": of_findings,
+    "fit": of_fit,
+    "leaks": of_rows(lambda run: leaks.measure(run.keep), leaks.table),
+    "recording": of_rows(lambda _: recording.measure(), recording.table),
+    "modules": lambda run: {"rows": modules.run_all(run.names)},
+    "layers": lambda run: {"rows": layers.run_all(run.names)},
+    "remedies": of_remedies,
+    "categories": of_categories,
+    "whatif": of_whatif,
+    "reruns": of_reruns,
+    "fuzz": of_fuzz,
+    "soak": of_soak,
+    "job": of_job,
 }
-BROWSED = ("sizes", "peers", *IN_CHROMIUM, "soak", "whatif", "job")
+BROWSED = ("sizes", "peers", "switches", "interactions", "first-picture", "soak", "whatif", "job")
 
 
 def main() -> None:
@@ -140,29 +308,7 @@ def main() -> None:
     parser.add_argument(
         "what",
         nargs="?",
-        choices=(
-            "sizes",
-            "peers",
-            "exports",
-            "switches",
-            "interactions",
-            "first-picture",
-            "growth",
-            "shapes",
-            "findings",
-            "fit",
-            "leaks",
-            "recording",
-            "modules",
-            "layers",
-            "remedies",
-            "categories",
-            "whatif",
-            "reruns",
-            "fuzz",
-            "soak",
-            "job",
-        ),
+        choices=tuple(BENCHMARKS),
         default="sizes",
     )
     parser.add_argument("snapshots", nargs="*", type=Path, help="files to measure instead (sizes, peers, switches)")
@@ -203,122 +349,7 @@ def main() -> None:
         tempfile.TemporaryDirectory() as scratch,
         chromium(not options.no_browser and options.what in BROWSED) as browser,
     ):
-        folder = Path(scratch)
-        empty = (
-            empty_report(folder)
-            if options.what
-            not in (
-                "findings",
-                "fit",
-                "leaks",
-                "recording",
-                "modules",
-                "layers",
-                "remedies",
-                "categories",
-                "whatif",
-                "reruns",
-                "fuzz",
-                "shapes",
-                "soak",
-            )
-            else 0
-        )
-        document: dict[str, Any] = {"what": options.what, "empty_html": empty}
-        if options.what == "fuzz":
-            found = fuzz.run(options.cases, folder, seed=options.seed, keep=options.keep)
-            document |= {"cases": options.cases, "faults": found.faults}
-            print(fuzz.table(found))
-        elif options.what == "soak":
-            if browser is None:
-                sys.exit("the soak runs in Chromium")
-            snapshot = generated(folder, ["training:22000"])[0]
-            report = folder / "driven.html"
-            command("-m", "snapreport", snapshot, "-o", report)
-            courses = [
-                soak.open_in_turn(browser, min(100, options.cases), folder, options.seed),
-                soak.drive(browser, report, options.steps, options.seed),
-            ]
-            print(soak.table(courses))
-            document["courses"] = [vars(course) for course in courses]
-        elif options.what == "findings":
-            document |= findings.measure(folder)
-            print(findings.table(document))
-        elif options.what == "fit":
-            document["rows"] = fit.measure(options.keep or folder)
-            print(fit.table(document["rows"]))
-            document["remedies"] = fit_remedies.measure(options.keep or folder)
-            print(fit_remedies.table(document["remedies"]))
-            document["times"] = fit.times(generated(folder, ["training:22000", "training:1000000"]))
-            print(fit.times_table(document["times"]))
-        elif options.what == "categories":
-            paths = options.snapshots or [*real(), *generated(folder, options.samples or ["training", "small"])]
-            measured = categories.measure(paths)
-            document["rows"] = measured.rows(named=True)
-            print(categories.table(measured))
-        elif options.what == "whatif" and options.torch is not None:
-            site = Path(options.torch) if options.torch else torch_allocator.fetch(folder)
-            program = torch_allocator.build(site, folder)
-            document |= torch_allocator.measure(program, folder, 10 * options.runs)
-            print(torch_allocator.table(document))
-        elif options.what == "reruns":
-            document["reruns"] = reruns.measure(options.runs, folder, options.seed)
-            print(reruns.table(document["reruns"]))
-        elif options.what == "whatif":
-            paths = options.snapshots or generated(folder, options.samples or list(whatif.SAMPLES))
-            document |= whatif.measure(real(), paths, options.runs, folder, browser)
-            print(whatif.table(document))
-        elif options.what == "job":
-            document["outliers"] = job_outliers.measure(
-                options.runs, options.keep or folder, ROOT.parent / "shared" / "recorded"
-            )
-            print(job_outliers.table(document["outliers"]), flush=True)
-            document["digests"] = job_digests.measure(folder, options.digests)
-            document["cost"] = job_cost.run(folder, browser, options.ranks)
-        elif options.what == "remedies":
-            measured_pairs = remedies.measure(options.keep or folder, [path.name for path in options.snapshots])
-            document["rows"] = [vars(row) for row in measured_pairs]
-            print("\n".join(remedies.table(measured_pairs)))
-        elif options.what == "leaks":
-            document["rows"] = leaks.measure(options.keep or folder)
-            print(leaks.table(document["rows"]))
-        elif options.what == "recording":
-            document["rows"] = recording.measure()
-            print(recording.table(document["rows"]))
-        elif options.what == "modules":
-            document["rows"] = modules.run_all([str(name) for name in options.snapshots])
-        elif options.what == "layers":
-            document["rows"] = layers.run_all([str(name) for name in options.snapshots])
-        elif options.what == "shapes":
-            document["rows"] = []
-            print(shapes.HEAD)
-            names = [str(name) for name in options.snapshots]
-            for row in shapes.measure(folder, options.sizes, names, options.runs):
-                print(shapes.line(row), flush=True)
-                document["rows"].append(row)
-        elif options.what == "growth":
-            document["rows"] = growth.grow(folder, empty, options.most)
-            print(growth.table(document["rows"]))
-        elif options.what in ("peers", "exports"):
-            samples, tools = (
-                (["large", "huge"], peers.tools) if options.what == "peers" else (["huge:1000000"], peers.exports)
-            )
-            paths = options.snapshots or generated(folder, options.samples or samples)
-            document["rows"] = [
-                peers.compare(path, folder, browser, options.runs, tools(path, folder)) for path in paths
-            ]
-            print(peers.table(document["rows"]))
-        elif options.what in IN_CHROMIUM:
-            what = IN_CHROMIUM[options.what]
-            if browser is None:
-                sys.exit(f"{options.what} needs Chromium")
-            paths = options.snapshots or generated(folder, options.samples or list(what.SAMPLES))
-            document["rows"] = [what.measure(path, folder, browser, options.runs) for path in paths]
-            print(what.table(document["rows"]))
-        else:
-            paths = options.snapshots or [*real(), *generated(folder, options.samples or list(sizes.PRESETS))]
-            document["rows"] = sizes.rows(paths, folder, empty, browser, options.runs)
-            print(sizes.table(document["rows"], empty))
+        document = {"what": options.what} | BENCHMARKS[options.what](Run(options, Path(scratch), browser))
     if options.json:
         options.json.write_text(json.dumps(document, indent=1) + "\n")
     if options.compare:

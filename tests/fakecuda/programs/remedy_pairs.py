@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 
+import pairs.hasty
 import pairs.impolite
 import pairs.language
 import pairs.mistakes

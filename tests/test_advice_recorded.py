@@ -51,7 +51,7 @@ def test_the_first_optimizer_step_is_named() -> None:
     (oom,) = (f for f in findings(recorded.load("oom_optimizer")) if f.kind == "oom")
     state = next(row["bytes"] for row in oom.evidence["categories"] if row["category"] == "optimizer state")
     assert any("first optimizer step" in line for line in oom.detail) and state > 700 << 20
-    assert "a later request may fail" in " ".join(advice("oom_optimizer")["expandable-segments"].detail)
+    assert "A later request fails: 749 MiB more is needed." in advice("oom_optimizer")["expandable-segments"].detail
 
 
 def test_a_view_that_pins_its_tensor_is_no_graph() -> None:

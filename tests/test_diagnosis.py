@@ -77,7 +77,7 @@ def test_what_holds_the_peak_where_no_remedy_is_replayed() -> None:
 def test_a_line_explains_a_peak_of_unknown_use() -> None:
     row = {"stack": 1, "line": "fill pool.py:3", "category": "unknown", "bytes": 12 * GIB, "category_bytes": 12 * GIB}
     assert said(replace(PEAK, evidence=Holding(categories=PARTS[:1], stacks=[row]))) == [
-        "fill pool.py:3 allocated 60% of the peak."
+        "60% of the peak is from fill pool.py:3."
     ]
     assert said(replace(PEAK, evidence=Holding(categories=PARTS[:1], stacks=[{**row, "bytes": 9 * GIB}]))) == []
 

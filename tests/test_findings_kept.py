@@ -94,7 +94,7 @@ def test_growth_is_told_as_the_leak_that_it_is() -> None:
     leak, new = end_findings(snapshot, snapshot.timeline(0))
     assert (leak.kind, new.kind) == ("leak", "live_at_end")
     assert new.evidence["leak_bytes"] == leak.bytes < new.bytes
-    assert new.detail[0] == "36.0 MiB of it grow with every step: a leak."
+    assert new.detail[0] == "36.0 MiB of it leaked."
 
 
 @pytest.mark.parametrize(

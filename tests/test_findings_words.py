@@ -156,7 +156,9 @@ def check(path: Path) -> int:
         gaps = {gap.sentence for gap in found.snapshot.timeline(finding.device).recording_gaps}
         # What a run would have needed is tested in test_whatif, what the end of a pass needs in
         # test_cut_off_pass and by benchmarks failures.
-        elsewhere = re.compile("allocator settings avoids the failure|(in layer|To the end of this) ")
+        elsewhere = re.compile(
+            "allocator settings avoids the failure|(in layer|To the end of this|A later request fails:) "
+        )
         detail = [line for line in finding.detail if not elsewhere.search(line)]
         for line in (finding.title, *detail, *(line for line in finding.basis if line not in gaps)):
             for part in parts_of(line):

@@ -87,6 +87,20 @@ def step(number: int, peak: int, growth: int | None, duration: int | None) -> St
             "5 steps: peaks 90.0 MiB to 110 MiB (±10%), highest in step 1; +2.00 MiB from step to step (median); "
             "2.0 ms each (median); step 2 took 9.0 ms.",
         ),
+        ([(2004, None, None), (2007, 0, None)], "2 steps: peak 1.96 GiB in each."),
+        (
+            [
+                (9, None, None),
+                (9, 0, None),
+                *[(10, at == 0, None) for at in range(3)],
+                *[(11, at == 0, None) for at in range(3)],
+            ],
+            "8 steps: peaks 9.00 MiB to 11.0 MiB (±10%), highest in step 5; +2.00 MiB in some of them.",
+        ),
+        (
+            [(9, None, None), (9, 0, None), (10, 1, None), (11, -9, None)],
+            "4 steps: peaks 9.00 MiB to 11.0 MiB (±10%), highest in step 3; +512 KiB from step to step (median).",
+        ),
         ([(9, None, None), (9, 0, None), (9, 0, None), (9, 0, None)], "4 steps: peak 9.00 MiB in each; no growth."),
     ],
 )

@@ -1,7 +1,8 @@
 """Every rule and kind of finding fires on a small recording in tests/recordings/witnesses: one that never did would be
 untested where nobody has larger ones.
 
-Each is a program of ``fakecuda/programs``, by its name there, recorded with PyTorch 2.15 over the fake CUDA driver.
+Each is a program of ``fakecuda/programs``, by its name there, recorded with PyTorch 2.15 over the fake CUDA driver, or
+``tight``: the first sample's program on a device of 6 GiB, with PyTorch 2.9.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import corpus
 import pytest
 
 import snapreport
+from snapreport.findings.diagnosis import headline
 from snapreport.findings.model import Finding
 from snapreport.findings.run import KINDS, findings
 
@@ -51,6 +53,7 @@ CAUSES = {
     "split": "FragmentationEvidence max-split-size",
     "stored": "retained-graphs",
     "tables": "data-on-device",
+    "tight": "OomEvidence expandable-segments fused-attention",
     "uneven": "device-imbalance",
     "unsplit": "unset-max-split-size",
     "vocabulary": "chunked-loss",
@@ -131,6 +134,42 @@ def test_a_whole_graph_is_not_halved() -> None:
 def test_a_data_set_stays_where_a_batch_is_halved() -> None:
     by_rule = {labels(finding): finding.evidence for finding in found("tables")}
     assert by_rule["accumulation"]["saving"]["peak_bytes"] > by_rule["data-on-device"]["at_peak_bytes"]
+
+
+def test_a_request_that_fits_for_a_moment_comes_after_what_lets_the_step_end() -> None:
+    """The failed request would fit with expandable segments, the layers after it would not. The scores of the layer
+    that failed are alive once, and no logits.
+    """
+    rules = [labels(finding) for finding in found("tight") if finding.kind == "advice"]
+    assert rules[0] == "fused-attention" and "full-logits" not in rules
+    (setting,) = (finding for finding in found("tight") if labels(finding) == "expandable-segments")
+    assert setting.detail[1] == "A later request fails: 1014 MiB more is needed."
+    first = " ".join(headline(found("tight"), 0))
+    assert "fragmentation" in first and "the request fits" not in first
+
+
+@pytest.mark.parametrize(
+    ("module", "says", "line"),
+    [
+        ("sgd", "the fused optimizer", "optimizer = torch.optim.SGD(parameters, fused=True)"),
+        ("adagrad", "foreach=False", "optimizer = torch.optim.Adagrad(parameters, foreach=False)"),
+        ("rmsprop", "foreach=False", "optimizer = torch.optim.RMSprop(parameters, foreach=False)"),
+        ("muon", "foreach=False", None),
+    ],
+)
+def test_only_optimizers_with_a_fused_kernel_are_told_to_use_it(
+    tmp_path: Path, module: str, says: str, line: str | None
+) -> None:
+    raw = corpus.raw(RECORDINGS / "adam.pickle.xz")
+    renamed = pickle.dumps(raw, 0).replace(b"torch/optim/adam.py", f"torch/optim/{module}.py".encode())
+    (tmp_path / "renamed.pickle").write_bytes(renamed)
+    given = findings(snapreport.load(tmp_path / "renamed.pickle"))
+    (finding,) = (each for each in given if labels(each) == "foreach-optimizer")
+    assert says in finding.title and finding.evidence["line"] == line
+    # Of the others one parameter's temporaries stay.
+    assert (finding.evidence["saving"]["fraction"] < 1) == (
+        line != "optimizer = torch.optim.SGD(parameters, fused=True)"
+    )
 
 
 def test_layers_of_a_pass_that_fails_are_no_leak() -> None:

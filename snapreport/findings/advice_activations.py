@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import polars as pl
 
 from snapreport.findings.advice_context import MIN_BYTES, ONE_LINE, SLOWER, Advice, AdviceContext, AdviceEvidence
 from snapreport.findings.batch_limits import is_batch_fixed
 from snapreport.findings.collected_outputs import collections
+from snapreport.findings.cut_off_pass import repeats_of_parameters
 from snapreport.findings.graphs import dropped_graphs, unknown_of_a_step, waiting_graphs
 from snapreport.findings.layer_count import layer_count
 from snapreport.findings.mixed_precision import mixed_precision
@@ -18,6 +20,7 @@ from snapreport.findings.retained_graphs import retained_graphs
 from snapreport.findings.saving import bytes_over_time, share_of_spans, share_with_cost
 from snapreport.findings.unused_graphs import unused_graphs
 from snapreport.sentence import bytes_part, code_part, sentence
+from snapreport.timeline.inferred_layers import layer_paths
 from snapreport.timeline.module_tree import numbered_modules
 from snapreport.timeline.phases import OPTIMIZER_STEP
 
@@ -64,7 +67,7 @@ def _checkpointing(context: AdviceContext) -> Advice | None:
         return None
     live = context.timeline.allocations.filter(mask & context.at_peak)
     modules = numbered_modules(live["module"], live["size"])
-    counted = len(modules) or layer_count(context, found.rows, passes)
+    counted = len(modules) or _proved(context, layer_count(context, found.rows, passes))
     ends = map(code_part, (modules[0], modules[-1])) if modules else ()
     named = [sentence("They are the modules {} to {}.", *ends)] if modules else []
     of = sentence("{} repeated layers", counted) if counted else sentence("repeated layers")
@@ -90,6 +93,20 @@ def _checkpointing(context: AdviceContext) -> Advice | None:
         effort=SLOWER,
         line="x = torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False)",
     )
+
+
+def _proved(context: AdviceContext, counted: int) -> int:
+    """The number of layers, if parameters repeat as often, or a line calls modules as often; else 0: a layer that does
+    the same twice looks like two.
+    """
+    repeats = repeats_of_parameters(context)
+    if counted == repeats or (context.is_cut_off and counted < repeats):
+        return counted
+    live = context.timeline.allocations.filter(context.at_peak & (context.born >= 0))
+    calls = pl.col("path").str.extract_groups(r"^(?<line>[^\[]*) \[(?<number>\d+)\]").struct.unnest()
+    paths = layer_paths(context.snapshot.recording, live.sort("alloc_event"))
+    lines = pl.DataFrame({"path": paths}).select(calls).drop_nulls().group_by("line").agg(pl.col("number").n_unique())
+    return counted if counted in lines["number"] else 0
 
 
 def _several_graphs(context: AdviceContext) -> Advice | None:
@@ -221,13 +238,20 @@ def _chunked_loss(context: AdviceContext) -> Advice | None:
 
 def _loss_sized(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: made by a cross entropy or log softmax; the logits it reads and the gradients of both, which
-    are as large as its largest, and nothing else in a forward pass is.
+    are as large as its largest, and nothing else in a forward pass is. The sum of a bias's gradient takes scratch
+    memory of a multiple of that size beside it.
     """
     loss = context.frames(r"(?i)cross_?entropy|log_?softmax|nll_?loss")[context.stack]
     largest = int(context.size[loss].max(initial=0))
     alike = (context.category("activation", "temporary") | unknown_of_a_step(context)) & (context.size == largest)
     found: np.ndarray = loss | (alike & (context.born >= 0))
-    return found if largest >= MIN_BYTES // 2 else loss
+    if largest < MIN_BYTES // 2:
+        return np.asarray(loss)
+    scratch = (context.stack == 0) & (context.born >= 0) & (context.size > largest) & (context.size % largest == 0)
+    if scratch.any():
+        gradients = np.flatnonzero(alike & (context.stack == 0))
+        found |= scratch & (bytes_over_time(context.timeline, gradients)[context.born + 1] > 0)
+    return found
 
 
 ACTIVATION_RULES: tuple[Callable[[AdviceContext], Advice | None], ...] = (

@@ -21,7 +21,7 @@ OVERSIZED_SHARE = 0.1
 
 
 class SettingEvidence(AdviceEvidence, kw_only=True):
-    """``avoids_failure``: the request that failed fits, replayed."""
+    """``avoids_failure``: the request that failed fits, replayed, and no later one is known to fail."""
 
     reserved_bytes: int | UnsetType = UNSET
     replayed_bytes: int | UnsetType = UNSET
@@ -119,9 +119,14 @@ def _setting_advice(
         evidence=SettingEvidence(
             reserved_bytes=replayed.before,
             replayed_bytes=replayed.after,
-            avoids_failure=finding.kind == "oom" or UNSET,
+            avoids_failure=(finding.kind == "oom" and not _fails_later(finding)) or UNSET,
         ),
     )
+
+
+def _fails_later(finding: Finding) -> bool:
+    """Whether more than the request is missing: the device stays nearly full, or the pass needs more than it has."""
+    return bool(finding.evidence.get("device_full") or finding.evidence.get("missing_bytes"))
 
 
 def _oversized(context: AdviceContext) -> Finding | None:
@@ -151,7 +156,9 @@ def _gain(context: AdviceContext, do: str, finding: Finding, replayed: SettingRe
         why: list[str] = [
             sentence("Peak reserved up to the failure: {}.", bytes_change(replayed.before, replayed.after))
         ]
-        if finding.evidence.get("device_full"):
+        if missing := finding.evidence.get("missing_bytes"):
+            why.append(sentence("A later request fails: {} more is needed.", bytes_part(missing)))
+        elif finding.evidence.get("device_full"):
             why.append("The device stays nearly full: a later request may fail.")
         if len(failed) > 1:
             is_all = failed == context.timeline.oom_events

@@ -43,6 +43,7 @@ REWRITE: Effort = "a rewrite"
 SLOWER: Effort = "slower training"
 Result = TypeVar("Result")
 
+_KEPT = ("parameter", "optimizer state")
 BLOCK = 512
 """Bytes: PyTorch's allocator rounds each request up to whole ones."""
 MIN_SHARE = 0.02
@@ -254,9 +255,15 @@ class AdviceContext:
     @cached_property
     def leaked(self) -> np.ndarray:
         """Bool per allocation: part of a leak that was found, which has its own remedy. A growing cache has none."""
-        leaks = [f for f in self.findings if f.kind == "leak" and f.severity != "info"]
-        stacks = [row["stack"] for f in leaks for row in f.evidence.get("stacks", [])]
-        found: np.ndarray = is_among(self.stack, stacks) & (self.born >= 0) & (self.freed == len(self.timeline.events))
+        found = np.zeros(len(self.size), bool)
+        for leak in self.findings:
+            if leak.kind == "leak" and leak.severity != "info":
+                # Results that a loop collects go with the loop; models and optimizers that it keeps do, too.
+                is_state = leak.evidence.get("category") in _KEPT
+                end = leak.event if is_state and leak.event is not None else len(self.timeline.events) - 1
+                found |= is_among(self.stack, [row["stack"] for row in leak.evidence.get("stacks", [])]) & (
+                    (self.born >= 0) & (self.freed > end)
+                )
         return found
 
     @cached_property

@@ -9,6 +9,7 @@ import polars as pl
 
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, AdviceEvidence
 from snapreport.findings.graphs import dropped_graphs
+from snapreport.findings.repeated_layers import MAX_OUTPUT_RATIO
 from snapreport.findings.retained_graphs import release_graphs
 from snapreport.findings.saving import share_of_lives, share_with_cost
 from snapreport.findings.unused_graphs import unused_graphs
@@ -24,7 +25,9 @@ IN_USE = 4
 without gradients, MiB replayed and measured: 360, 360; 413, 413; 425, 425 and 156, 156 (transformers), 75, 77 (residual
 convolutions), 177, 192 and 202, 232 (a U-net, whose skips live longer)."""
 IN_SEQUENCE = 2
-"""The same of layers that each use the last one's output alone."""
+"""The same of layers that each use the last one's output alone. A container inside of another adds its own input, which
+the outer one holds until it returns."""
+_CONTAINER = r"torch/nn/modules/container\.py forward$"
 AT_ONCE = 4
 """Events after which a workspace is gone."""
 _CACHE = r"(?i)kv_?cache|key_?value|past_key|/cache\.py|/cache_utils\.py|DynamicCache|StaticCache|paged_?attention"
@@ -45,8 +48,12 @@ def _no_grad(context: AdviceContext) -> Advice | None:
     rows = rows[np.argsort(context.born[rows], kind="stable")]
     # Library modules alone, one after another, use the output of the last; the program's own lines add and join others.
     own = context.own_frames[context.innermost()[context.stack[rows]]] & (context.size[rows] >= 1 << 20)
-    in_use = IN_USE if own.any() else IN_SEQUENCE
-    ends = np.append(context.born[rows], np.full(in_use, len(context.timeline.events)))[in_use:]
+    in_use = IN_USE if own.any() else min(IN_USE, IN_SEQUENCE + _nested(context, rows))
+    born = context.born[rows]
+    # A normalisation's statistics are small, and no output that a module reads.
+    read = born if own.any() else born[MAX_OUTPUT_RATIO * context.size[rows] >= context.size[rows].max()]
+    later = np.append(read, np.full(in_use, len(context.timeline.events)))
+    ends = later[np.searchsorted(read, born, "right") + in_use - 1]
     share = share_of_lives(context.timeline, rows, ends)[0]
     what, how = "evaluation" if context.trains else "inference", "never runs: they are freed together, after the"
     if 2 * context.bytes_at_peak(unused & ~dropped_graphs(context)) > size:
@@ -140,6 +147,16 @@ def _kv_cache(context: AdviceContext) -> Advice | None:
         mask,
         0.5,
     )
+
+
+def _nested(context: AdviceContext, rows: np.ndarray) -> int:
+    """How many containers of modules are around another one in the stacks of most of these allocations' bytes."""
+    recording = context.snapshot.recording
+    container = context.texts_contain(_CONTAINER)[recording.stack_frames]
+    depths = np.add.reduceat(np.append(container, False).astype(np.int64), recording.stack_offsets[:-1])
+    depths[np.diff(recording.stack_offsets) == 0] = 0
+    held = np.bincount(depths[context.stack[rows]], context.size[rows])
+    return max(0, int(np.argmax(held)) - 1)
 
 
 def _previous_outputs(context: AdviceContext) -> Advice | None:

@@ -17,10 +17,30 @@ from snapreport.timeline.phases import FORWARD, OPTIMIZER_STEP, ZERO_GRAD
 _FSDP = "https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html"
 _OPTIM = "https://docs.pytorch.org/docs/stable/optim.html"
 
+_OPTIMIZERS = {
+    "adamw?": "AdamW",
+    "sgd": "SGD",
+    "adagrad": "Adagrad",
+    "adadelta": "Adadelta",
+    "adamax": "Adamax",
+    "asgd": "ASGD",
+    "nadam": "NAdam",
+    "radam": "RAdam",
+    "rmsprop": "RMSprop",
+    "rprop": "Rprop",
+    "_adafactor": "Adafactor",
+}
+"""By the name of the file in torch.optim, which Adam and AdamW share: the class of the optimizer."""
+_FUSED = ("AdamW", "SGD")
+"""Optimizers with a fused kernel on every GPU: that of Adagrad is for the CPU alone up to PyTorch 2.9."""
 EIGHT_BIT = 0.75
 """The share saved by storing 32-bit state in 8 bits."""
 FEWEST_PASSES = 3
 """Backward passes that find a gradient allocated, where no optimizer step shows."""
+_ADAM = "(?i)adam"
+"""Other optimizers have no ready one of torchao in their place."""
+_REPLICATED = r"torch/nn/parallel/(parallel_apply|data_parallel|replicate)\.py"
+"""DataParallel: the optimizer's state is on one device alone."""
 MUCH_STATE = 0.4
 """Of the peak: optimizer state is moved to the CPU only where it is most of the problem, for every step then waits."""
 
@@ -35,24 +55,56 @@ def _foreach(context: AdviceContext) -> Advice | None:
     size = context.bytes_at_peak(mask)
     if not context.is_much(size):
         return None
+    optimizer = _foreach_optimizer(context, mask)
+    allocates = sentence(
+        "The optimizer's foreach code allocates temporaries for all parameters at once: {}.", context.share(size)
+    )
+    smaller = "A smaller batch would not change them."
+    if optimizer in _FUSED:
+        return Advice(
+            "foreach-optimizer",
+            "Use the fused optimizer (fused=True, or foreach=False)",
+            [
+                allocates,
+                f"The fused kernel needs none; foreach=False needs those of one parameter at a time. {smaller}",
+            ],
+            "fused=True of torch.optim.AdamW, Adam and SGD",
+            _OPTIM,
+            mask,
+            functions=("_multi_tensor_",),
+            effort=ONE_LINE,
+            line=f"optimizer = torch.optim.{optimizer}(parameters, fused=True)",
+        )
+    largest = int(context.size[mask & context.at_peak].max())
     return Advice(
         "foreach-optimizer",
-        "Use the fused optimizer (fused=True, or foreach=False)",
+        sentence("Use the optimizer with `foreach=False`"),
         [
+            allocates,
             sentence(
-                "The optimizer's foreach code allocates temporaries for all parameters at once: {}.",
-                context.share(size),
+                "`foreach=False` needs those of one parameter at a time, at most {} each. {smaller}",
+                bytes_part(largest),
+                smaller=smaller,
             ),
-            "The fused kernel needs none; foreach=False needs those of one parameter at a time. "
-            "A smaller batch would not change them.",
         ],
-        "fused=True of torch.optim.AdamW, Adam, SGD and Adagrad",
+        "foreach=False of torch.optim",
         _OPTIM,
         mask,
+        1 - largest / size,
         functions=("_multi_tensor_",),
         effort=ONE_LINE,
-        line="optimizer = torch.optim.AdamW(parameters, fused=True)",
+        line=f"optimizer = torch.optim.{optimizer}(parameters, foreach=False)" if optimizer else None,
     )
+
+
+def _foreach_optimizer(context: AdviceContext, mask: np.ndarray) -> str:
+    """The class of torch.optim whose temporaries hold most at the peak; "" for one that is not known."""
+    held = np.bincount(context.stack, context.size * (mask & context.at_peak), len(context.phases.innermost))
+    bytes_of = {
+        name: float(held[context.frames(rf"torch/optim/{module}\.py _multi_tensor_")].sum())
+        for module, name in _OPTIMIZERS.items()
+    }
+    return max(bytes_of, key=lambda name: bytes_of[name]) if any(bytes_of.values()) else ""
 
 
 def _foreach_temporaries(context: AdviceContext) -> np.ndarray:
@@ -256,11 +308,11 @@ def _optimizer_state(context: AdviceContext) -> Advice | None:
         device for device in context.snapshot.devices if device >= 0 and len(context.snapshot.events(device)) > 1
     ]
     holds = sentence("Optimizer state holds {}.", context.share(size))
-    if len(devices) > 1 and not sharded:
+    if len(devices) > 1 and not sharded and not context.occurs(context.frames(_REPLICATED)):
         return Advice(
             "optimizer-state",
             sentence("Shard the optimizer's state over the {} GPUs", len(devices)),
-            [holds, "Every GPU holds all of it, and no recorded stack trace goes through FSDP or a sharded optimizer."],
+            [holds, "No recorded stack trace goes through FSDP or a sharded optimizer."],
             "fully_shard, or ZeroRedundancyOptimizer",
             _FSDP,
             mask,
@@ -275,7 +327,7 @@ def _optimizer_state(context: AdviceContext) -> Advice | None:
         "https://docs.pytorch.org/ao/stable/api_reference/api_ref_optim.html",
         mask,
         EIGHT_BIT,
-        line="optimizer = torchao.optim.AdamW8bit(parameters)" if context.occurs(context.frames("(?i)adam")) else None,
+        line="optimizer = torchao.optim.AdamW8bit(parameters)" if context.occurs(context.frames(_ADAM)) else None,
         confidence="estimate",
     )
 
@@ -307,7 +359,9 @@ def _offload(context: AdviceContext) -> Advice | None:
         "https://docs.pytorch.org/ao/stable/api_reference/api_ref_optim.html",
         mask,
         effort=SLOWER,
-        line="optimizer = torchao.optim.CPUOffloadOptimizer(parameters, torch.optim.AdamW)",
+        line=None
+        if not context.occurs(context.frames(_ADAM))
+        else "optimizer = torchao.optim.CPUOffloadOptimizer(parameters, torch.optim.AdamW)",
     )
 
 

@@ -107,10 +107,13 @@ def single_growths(timeline: DeviceTimeline, repetitions: Repetitions) -> list[t
 
 
 def loop_allocations(timeline: DeviceTimeline, repetitions: Repetitions) -> pl.DataFrame:
-    """The device's allocations up to the end of the loop: what is freed after it has a ``free_event`` of -1."""
+    """The device's allocations up to the end of the loop: what is freed after it has a ``free_event`` of -1. Without
+    workspaces, which stay, and are made beside the first product of a line.
+    """
     last = int(repetitions.bounds[-1]) - 1  # the event after the loop's last
     free = pl.col("free_event")
-    return timeline.allocations.filter(pl.col("alloc_event") < last).with_columns(
+    is_workspace = pl.col("category").cast(pl.String) == "workspace"
+    return timeline.allocations.filter((pl.col("alloc_event") < last) & ~is_workspace).with_columns(
         free_event=pl.when(free >= last).then(pl.lit(-1, pl.Int32)).otherwise(free)
     )
 

@@ -62,7 +62,7 @@ def collected_outputs(context: AdviceContext) -> Advice | None:
                 context.share(size),
                 count,
                 names_of(context.snapshot).line(largest),
-                sentence(", and {} of what is computed from all of them", bytes_part(joined_bytes))
+                sentence(", together with {} of what is computed from all of them", bytes_part(joined_bytes))
                 if joined_bytes
                 else "",
             ),

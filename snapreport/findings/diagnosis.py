@@ -191,8 +191,8 @@ def _holds(of: Finding, whole: int, name: str) -> list[Statement]:
     if not rows or rows[0]["bytes"] < _MIN_CAUSE_SHARE * whole:
         if stack is None or stack["bytes"] < _MIN_LINE_SHARE * whole:
             return []
-        share = "all" if stack["bytes"] == whole else share_text(stack["bytes"], whole)
-        return [Statement(sentence("{} allocated {share} of {name}.", stack["line"], share=share, name=name), of)]
+        share = "All" if stack["bytes"] == whole else share_text(stack["bytes"], whole)
+        return [Statement(sentence("{share} of {name} is from {}.", stack["line"], share=share, name=name), of)]
     parts = rows[: 1 if rows[0]["bytes"] >= 0.5 * whole else 2]
     texts = [category_text(row["category"]) for row in parts]
     is_one = len(texts) == 1 and texts[0] in ("optimizer state", "KV cache")

@@ -18,6 +18,8 @@ MISTAKES = ("backward-each", "second-model", "expanded-mask", "retained-graphs",
 """Rules whose estimates name a mistake in the program; those of others assume number types that are not recorded."""
 _MOST_BYTES = 0.8
 """Of a rule's bytes: a line that calls so many of them calls what the remedy changes."""
+_MOST_CALLS = 0.9
+"""Of a trace's allocations with a stack trace: a line that calls more of them starts the program."""
 _LIBRARY = r"(^|/)(torch|torchinductor_[^/]*|site-packages|dist-packages|lib/python[\d.]+)/"
 _AT_CALL = ("no-grad", "accumulation", "mixed-precision", "backward-each", "device-imbalance")
 """Rules that change the line which calls the model."""
@@ -131,10 +133,16 @@ def _meanwhile(context: AdviceContext, held: np.ndarray, frame: int) -> str | No
 
 def _calling(context: AdviceContext, stacks: np.ndarray, size: np.ndarray, *, is_layer: bool) -> str | None:
     """The innermost line of the program in most of these bytes' stacks: of a layer, else outside of modules."""
-    calls = context.snapshot.recording.frames["name"].str.contains(MODULE_CALL).to_numpy()
+    recording = context.snapshot.recording
+    calls = recording.frames["name"].str.contains(MODULE_CALL).to_numpy()
+    whole = [np.asarray(recording.stack(stack)) for stack in stacks.tolist()]
+    # What a backward pass computes again runs in a thread of its own, without the line that calls the model.
+    by_program = np.array([bool(context.own_frames[inside[-1]]) for inside in whole])
+    if by_program.any() and not is_layer:
+        whole, size = [inside for inside, own in zip(whole, by_program, strict=True) if own], size[by_program]
+    is_layer = is_layer and any(calls[inside].any() for inside in whole)  # functions may be layers, too
     frames, callers = list[np.ndarray](), list[list[int]]()
-    for stack in stacks.tolist():
-        inside = np.asarray(context.snapshot.recording.stack(stack))
+    for inside in whole:
         called = np.flatnonzero(calls[inside])
         outside = int(called[0] if is_layer else called[-1]) + 1 if len(called) else 0
         # A loss calls no layers. A thread of the engine or of DataParallel has no line that calls the model.
@@ -147,13 +155,25 @@ def _calling(context: AdviceContext, stacks: np.ndarray, size: np.ndarray, *, is
     if not known:
         return None
     size = size[known]
-    # One line calls most of it, or else several lines of one function, of which that with most bytes is taken.
-    for same in (np.arange(len(context.function_of_frame)), context.function_of_frame):
+    # One line calls most of it, or else several lines of one function, of which that with most bytes is taken; the line
+    # that starts the program, which calls everything, comes last.
+    line = np.arange(len(context.function_of_frame))
+    for same, is_start in ((line, False), (context.function_of_frame, True), (line, True)):
         for frame in callers[known[int(np.argmax(size))]]:
             within = [bool((same[frames[at]] == same[frame]).any()) for at in known]
-            if size[within].sum() >= _MOST_BYTES * size.sum():
+            if size[within].sum() >= _MOST_BYTES * size.sum() and (is_start or not _calls_all(context, frame)):
                 return _line(context, frame)
     return None
+
+
+def _calls_all(context: AdviceContext, frame: int) -> bool:
+    """Whether a line outside of functions calls nearly all of the allocations that have a stack trace."""
+    recording = context.snapshot.recording
+    if recording.frames["name"][frame] != "<module>":
+        return False
+    calls = stacks_with(recording.stack_offsets, np.asarray(recording.stack_frames) == frame)
+    traced = context.stack[(context.born >= 0) & (context.stack > 0)]
+    return bool(calls[traced].mean() > _MOST_CALLS)
 
 
 def _stepping(context: AdviceContext) -> str | None:

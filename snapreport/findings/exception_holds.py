@@ -11,7 +11,7 @@ from snapreport.findings.graphs import backward_passes, births_until
 from snapreport.sentence import bytes_part, sentence
 from snapreport.timeline.phases import BACKWARD, FORWARD
 
-_MIN_TENSORS, _MAX_ATTEMPTS = 4, 8
+_MIN_TENSORS = 4
 _MIN_SHARE_ALIKE = 0.9
 """Of an attempt's bytes: those of lines that allocate half as much in the next attempt."""
 
@@ -85,13 +85,20 @@ def _given_up(context: AdviceContext, grown: np.ndarray, group: np.ndarray) -> l
         n=pl.len(), bytes=pl.col("size").sum(), end=pl.col("born").max(), freed=pl.col("freed").min()
     )
     attempts = attempts.filter((pl.col("n") >= _MIN_TENSORS) & (pl.col("bytes") >= MIN_BYTES))
-    stack, born, size = (values[context.born >= 0] for values in (context.stack, context.born, context.size))
-    attempts = attempts.sort("bytes", "end", descending=[True, False]).head(_MAX_ATTEMPTS)
-    events = []
-    for number, run, _, bytes_, end, freed in attempts.rows():
-        mine = table.filter((pl.col("group") == number) & (pl.col("passes") == run))
-        next_ = (born > end) & (born < freed) & (passes[born] == run)
-        halves = pl.DataFrame({"stack": stack[next_], "size": 2 * size[next_]}).unique()
-        if mine.join(halves, on=["stack", "size"], how="semi")["size"].sum() >= _MIN_SHARE_ALIKE * bytes_:
-            events.append(int(end))
-    return sorted(events)
+    born = np.sort(context.born[context.born >= 0])
+    row = np.argsort(context.born, kind="stable")[-len(born) :] if len(born) else born
+    halves = pl.DataFrame(
+        {"stack": context.stack[row], "size": 2 * context.size[row], "passes": passes[born], "next": born}
+    )
+    ended = table.select("group", "passes", "stack", "size").join(attempts, on=["group", "passes"]).sort("end")
+    ended = ended.with_columns(pl.col("end") + 1).join_asof(
+        halves,
+        left_on="end",
+        right_on="next",
+        by=["stack", "size", "passes"],
+        strategy="forward",
+        check_sortedness=False,
+    )
+    of_attempt = ended.filter(pl.col("next") < pl.col("freed")).group_by("group", "passes", "end", "bytes")
+    alike = of_attempt.agg(pl.col("size").sum()).filter(pl.col("size") >= _MIN_SHARE_ALIKE * pl.col("bytes"))
+    return sorted((alike["end"] - 1).to_list())

@@ -57,6 +57,7 @@ def frozen_base(context: AdviceContext) -> Advice | None:
     weights = context.timeline.allocated - bytes_over_time(context.timeline, np.flatnonzero(mask)) // 2
     activations = bytes_over_time(context.timeline, np.flatnonzero(context.category("activation"))) // 2
     known = computes_in_32_bits(context)
+    highest = max(int((weights + activations).max()), on_device if is_cast else 0)
     types = [] if known else ["A snapshot does not record types: weights in 16 bits already save nothing."]
     return Advice(
         "frozen-base",
@@ -79,8 +80,9 @@ def frozen_base(context: AdviceContext) -> Advice | None:
         "https://huggingface.co/docs/peft/developer_guides/quantization",
         cast,
         share,
-        confidence="inferred" if known else "estimate",
-        peak_range=(least, max(int((weights + activations).max()), on_device if is_cast else 0)),
+        # Where most is activations, whose types the casts may change either way, more may be needed than now.
+        confidence="inferred" if known and highest < context.timeline.peak_bytes else "estimate",
+        peak_range=(least, highest),
         evidence=FrozenEvidence(frozen_bytes=size, loaded_peak_bytes=int(loaded.max())),
         effort=ONE_LINE,
         line="base.to(torch.bfloat16)" if is_cast else 'base.to("cuda", torch.bfloat16)',

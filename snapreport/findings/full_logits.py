@@ -8,6 +8,7 @@ import numpy as np
 
 from snapreport.findings.advice_births import LINEAR, births
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
+from snapreport.findings.graphs import backward_passes
 from snapreport.findings.live import names_of
 from snapreport.number_format import share_text
 from snapreport.sentence import sentence
@@ -32,6 +33,7 @@ def full_logits(context: AdviceContext) -> Advice | None:
     by_program = context.own_frames[context.innermost()][stack]
     by_program &= every.forward | (context.phases.innermost == NONE)[stack]
     live = np.bincount(context.stack[context.at_peak], minlength=int(context.stack.max(initial=0)) + 1)
+    live = np.maximum(live, _most_runs(context))
     mask, share = np.zeros(len(context.size), bool), 1.0
     candidates = (linear | by_program) & (size >= _MIN_BYTES) & (live[stack] <= _MAX_PASSES)
     candidates &= _few_follow(size, linear, function)
@@ -87,6 +89,20 @@ def _few_follow(size: np.ndarray, linear: np.ndarray, function: np.ndarray) -> n
         selected = ~linear[after] & (linear[here] | (function[after] == function[here]))
         few[here] |= selected & (size[after] <= _MAX_USED_SHARE * size[here])
     return few & ~whole
+
+
+def _most_runs(context: AdviceContext) -> np.ndarray:
+    """Int64 per stack: how often it allocates between two backward passes at most. A request that failed in the first
+    layer is alive once, and ran in every layer of the steps before. 0 where no backward pass runs.
+    """
+    begun, traced = backward_passes(context), context.born >= 0
+    stacks = int(context.stack.max(initial=0)) + 1
+    if not begun.any():
+        return np.zeros(stacks, np.int64)
+    pairs, runs = np.unique(begun[context.born[traced]] * stacks + context.stack[traced], return_counts=True)
+    most = np.zeros(stacks, np.int64)
+    np.maximum.at(most, pairs % stacks, runs)
+    return most
 
 
 def _row(context: AdviceContext, row: int, whole: int) -> int:

@@ -29,6 +29,8 @@ from snapreport.timeline.build import DeviceTimeline
 MOST = 10
 _ONE_CAUSE = 3
 """So many stacks that grow together are one leak: a list of outputs pins the activations of a whole forward pass."""
+_OFF = 0.1
+"""Of what the repetitions kept by their number: where all of it is more or less, the title does not count them."""
 _LISTED = 5
 TOO_FEW_STEPS = "Too few steps to detect a leak: record at least four."
 START_IS_END = "As much is allocated at the end as at the start, but too few steps are recorded to rule out a leak."
@@ -224,7 +226,12 @@ def _title(evidence: LeakEvidence, *, is_cache: bool) -> str:
         if evidence["every"] == 1
         else sentence("every {} {unit}s", evidence["every"], unit=unit)
     )
-    after = sentence("{total} after {}", plural(evidence["steps"], unit), total=total)
+    # The first repetition may hold several iterations, as before the loop's first step is seen.
+    kept = evidence["bytes_per_step"] * evidence["steps"]
+    in_all = not is_cache and not evidence["replaced"] and abs(evidence["live_bytes"] - kept) > _OFF * kept
+    after = sentence("{total} in all", total=total)
+    if not in_all:
+        after = sentence("{total} after {}", plural(evidence["steps"], unit), total=total)
     if is_cache:
         what = "The KV cache" if evidence["category"] == "kv cache" else "A cache"
         return sentence(

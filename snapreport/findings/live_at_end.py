@@ -101,7 +101,7 @@ def _new_at_end(
         first_half_bytes=int(new.filter(pl.col("alloc_event") < len(timeline.events) // 2)["size"].sum()),
         older_bytes=older,
         older_count=len(live) - len(new),
-        leak_bytes=sum(leak.bytes for leak in growing),
+        leak_bytes=sum(leak.bytes - int(leak.evidence["freed_bytes"]) for leak in growing),
         steps=repetitions.count if repetitions else None,
         categories=by_category(new),
         stacks=stacks,
@@ -113,7 +113,7 @@ def _new_at_end(
             device=timeline.device,
             severity="info",
             title=_title(timeline, evidence),
-            detail=[*_growth(timeline, evidence, repetitions, verdict), _largest(evidence), _when(timeline, evidence)],
+            detail=[*_growth(timeline, evidence, verdict), _largest(evidence), _when(timeline, evidence)],
             bytes=size,
             event=last,
             stack=stacks[0]["stack"],
@@ -143,18 +143,12 @@ def _title(timeline: DeviceTimeline, evidence: LiveAtEndEvidence) -> str:
     return sentence("{} {text}: {}", bytes_part(size), listed(shares), text=text)
 
 
-def _growth(
-    timeline: DeviceTimeline, evidence: LiveAtEndEvidence, repetitions: Repetitions | None, verdict: LeakVerdict
-) -> list[str]:
+def _growth(timeline: DeviceTimeline, evidence: LiveAtEndEvidence, verdict: LeakVerdict) -> list[str]:
     """What is known of growth; nothing where the program has only built or loaded something."""
-    if evidence["leak_bytes"] and repetitions:
-        return [
-            sentence(
-                "{} of it grow with every {}: a leak.",
-                bytes_part(evidence["leak_bytes"]),
-                repetitions.unit,
-            )
-        ]
+    if evidence["leak_bytes"]:
+        return [sentence("{} of it leaked.", bytes_part(evidence["leak_bytes"]))]
+    if verdict.status == "leak":
+        return []  # all of it was freed after the loop
     computes = {*timeline.activity.events, *timeline.activity.outer} & {PHASES[phase] for phase in _COMPUTING}
     return [verdict.reason] if computes or verdict.reason != TOO_FEW_STEPS else []
 

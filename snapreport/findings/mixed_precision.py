@@ -8,6 +8,7 @@ from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, 
 from snapreport.findings.autocast_replay import autocast_factors
 from snapreport.findings.autocast_weights import weight_copies
 from snapreport.findings.element_size import computes_in_32_bits
+from snapreport.findings.graphs import unknown_of_a_step
 from snapreport.findings.saving import bytes_over_time, share_with_cost
 from snapreport.sentence import bytes_part, sentence
 from snapreport.timeline.activity import INFERENCE, TRAINING
@@ -30,6 +31,11 @@ class MixedPrecisionEvidence(AdviceEvidence, kw_only=True):
 def mixed_precision(context: AdviceContext) -> Advice | None:
     mask = context.category("activation", "temporary") & (context.born >= 0)
     mask &= ~(context.phases.innermost == OPTIMIZER_STEP)[context.stack]
+    what = "Activations and temporaries hold"
+    # Before a backward pass has freed it, the use of what functions without modules compute is unknown.
+    if context.is_cut_off and context.is_much(context.bytes_at_peak(unknown := unknown_of_a_step(context))):
+        mask |= unknown
+        what = "What the forward pass computes holds"
     size = context.bytes_at_peak(mask)
     kind = context.timeline.activity.kind
     if kind not in (TRAINING, INFERENCE) or not context.is_much(size // 2) or is_low_precision(context):
@@ -42,8 +48,9 @@ def mixed_precision(context: AdviceContext) -> Advice | None:
         "Compute in a 16-bit type",
         [
             sentence(
-                "Activations and temporaries hold {}, and no recorded stack trace goes through autocast.",
+                "{what} {}, and no recorded stack trace goes through autocast.",
                 context.share(size),
+                what=what,
             ),
             *(
                 [sentence("Autocast's copies of the weights take {}.", bytes_part(copies))]

@@ -20,6 +20,7 @@ from snapreport.findings.live import (
     StackRow,
     by_category,
     by_stack,
+    category_text,
     live_at,
     main_parts,
     names_of,
@@ -376,11 +377,11 @@ def _allocated(s: Shortage, evidence: OomEvidence) -> list[str]:
     """The largest users of the device's memory, in one sentence."""
     if not evidence["stacks"]:
         return []
-    shares = [
-        sentence("{} {what}", share_text(size, s.allocated), what=what)
-        for what, size in main_parts(evidence["categories"])
-    ]
+    parts = main_parts(evidence["categories"])
+    shares = [sentence("{} {what}", share_text(size, s.allocated), what=what) for what, size in parts]
     top = next((row for row in evidence["stacks"] if row["stack"]), None)
+    if top and all(what == category_text("unknown") for what, _ in parts):
+        return [sentence("The largest stack was {} with {}.", top["line"], bytes_part(top["bytes"]))]
     text = sentence("The allocated memory was {}", listed(shares))
     return [
         sentence("{text}; the largest stack was {} with {}.", top["line"], bytes_part(top["bytes"]), text=text)

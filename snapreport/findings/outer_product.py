@@ -9,6 +9,7 @@ import numpy as np
 
 from snapreport.findings.advice_births import LINEAR, births
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
+from snapreport.findings.graphs import backward_passes
 from snapreport.findings.live import names_of
 from snapreport.findings.saving import bytes_over_time, share_with_cost
 from snapreport.integers import is_among
@@ -19,6 +20,8 @@ _MIN_BYTES = 1 << 22
 _NEIGHBOURS = 8
 _LEAST_DEPTH, _MOST_DEPTH = 8, 4096
 _FEWEST_VECTORS = 64
+_IN_SUM = 2
+"""Allocations from a difference on, its square and its sum, in which the remedy computes x·y."""
 DISTANCE_CHUNKS = 8
 """Pieces of one side, as of a loss: see ``CHUNKS`` in advice_activations.py."""
 
@@ -108,7 +111,7 @@ def distance_matrix(context: AdviceContext) -> Advice | None:
     first = int(context.stack[np.flatnonzero(mask & (context.stack > 0))[0]])
     # The products x·y are as large as the sums, and so are their gradients, which a pass that was cut off may lack.
     cost = output * (0 if context.is_cut_off else 2 if context.trains else 1)
-    share = share_with_cost(context.timeline, np.flatnonzero(mask), 1.0, cost)
+    share = share_with_cost(context.timeline, np.flatnonzero(mask), 1.0, cost * _computing(context, mask))
     return Advice(
         "distance-matrix",
         "Compute distances with torch.cdist, or as x² - 2xy + y²",
@@ -125,6 +128,24 @@ def distance_matrix(context: AdviceContext) -> Advice | None:
         share,
         line="distances = torch.cdist(x, y).square()",
     )
+
+
+def _computing(context: AdviceContext, mask: np.ndarray) -> np.ndarray:
+    """Int64 per place in a curve: 1 where distances or their gradients are computed, 0 where differences are only kept
+    for a backward pass: the exponentials of a kernel keep what they need in either case.
+    """
+    last, begun = len(context.timeline.events), backward_passes(context)
+    rows = np.flatnonzero(mask)
+    born, freed = np.maximum(context.born[rows], 0), context.freed[rows]
+    kept = begun[np.minimum(freed, last - 1)] > begun[born]
+    # The sum of what is kept follows directly; at the other end its gradient, which has no stack trace, is alive.
+    order = np.append(np.sort(context.born[births(context).rows]), last)
+    following = order[np.minimum(np.searchsorted(order, born, "right") + _IN_SUM, len(order) - 1)]
+    ends = np.where(kept, np.minimum(following, freed), freed)
+    steps = np.zeros(last + 2, np.int64)
+    np.add.at(steps, born + 1, 1)
+    np.subtract.at(steps, ends + 1, 1)
+    return np.asarray(np.cumsum(steps)[:-1] > 0).astype(np.int64)
 
 
 def distance_chunks(context: AdviceContext) -> Advice | None:

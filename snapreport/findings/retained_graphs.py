@@ -54,7 +54,10 @@ def _retained(context: AdviceContext) -> np.ndarray:
     table = pl.DataFrame({"row": rows, "stack": context.stack[rows], "graph": births[context.freed[rows]]})
     graph = pl.len().over("graph") >= FEWEST_TENSORS, pl.col("stack").n_unique().over("graph") >= FEWEST_LINES
     table = table.filter(*graph)
-    every = np.bincount(context.stack[freed], minlength=len(phase))
+    # What is freed before any backward pass is not saved: a convolution without cuDNN unfolds each sample in its line.
+    begun = backward_passes(context)
+    saved = freed & (begun[np.minimum(context.freed, len(begun) - 1)] > begun[np.maximum(context.born, 0)])
+    every = np.bincount(context.stack[saved], minlength=len(phase))
     mostly = np.bincount(table["stack"].to_numpy(), minlength=len(phase)) >= np.maximum(_MIN_TENSOR_SHARE * every, 2)
     found[table.filter(pl.Series(mostly[table["stack"].to_numpy()]))["row"].to_numpy()] = True
     # What is alive at the end comes from the same lines.

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 
 from snapreport.number_format import count_text
+from snapreport.sentence import listed
 from snapreport.timeline.build import DeviceTimeline
 
 RAGGED_START, RAGGED_END = 1, 2
@@ -84,4 +85,4 @@ _WORDS = {
 def broken_sentence(broken: dict[str, int]) -> str:
     """What is broken about a device's annotations; "" if nothing is."""
     parts = [f"{count_text(count)} {_WORDS[key][count != 1]}" for key, count in broken.items()]
-    return f"{', '.join(parts)}." if parts else ""
+    return f"{listed(parts)}." if parts else ""

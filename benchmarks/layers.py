@@ -24,6 +24,8 @@ HEAD = f"{'program':<24}{'forward':>12}{'said':>9}{'layer':>9}{'module':>9}"
 def measure(python: str | Path, program: str, value: int) -> dict[str, Any]:
     """Bytes of forward passes in modules, ``forward``; of these ``said``: with the number of a layer; of these
     ``layer``: the module's path has that number; ``module``: in the module that most of the bytes of a path are in.
+
+    A module without a number, which is what a loop's own lines are in, has that of the last one that ran before.
     """
     with tempfile.TemporaryDirectory() as folder:
         run(python, STEPS, "recorded", program, value, folder)
@@ -31,23 +33,26 @@ def measure(python: str | Path, program: str, value: int) -> dict[str, Any]:
         snapshot = snapreport.load(path)
         timeline = snapshot.timeline(0)
     path = layer_paths(timeline.recording, timeline.allocations)
-    table = timeline.allocations.select("size", "stack", "alloc_event", truth="module", path=path)
-    table = table.filter(pl.col("truth").is_not_null() & (pl.col("path") != "") & (pl.col("alloc_event") >= 0))
-    # The last number of "dit.py:249 [3] › dit.py:125"; of a layer in a layer, that of the inner one.
+    layers = pl.col("module").str.extract_all(r"(?:^|\.)\d+").list.eval(pl.element().str.strip_chars_start("."))
+    table = timeline.allocations.select("size", "stack", "alloc_event", truth="module", path=path, layers=layers)
+    is_last = pl.col("layers").list.len() > 0
+    table = table.with_columns(layers=pl.when(is_last).then("layers").forward_fill().fill_null([]))
+    table = table.filter(pl.col("truth").is_not_null() & pl.col("path").is_not_null() & (pl.col("alloc_event") >= 0))
+    # The last number of "dit:249.3.dit:125"; of a layer in a layer, that of the inner one.
     sums = (
-        table.group_by("path", "truth")
+        table.group_by("path", "truth", "layers")
         .agg(pl.col("size").sum())
-        .with_columns(layer=pl.col("path").str.extract(r".*\[(\d+)\]"))
+        .with_columns(layer=pl.col("path").str.extract(r"^.*\.(\d+)(?:\.|$)"))
     )
     said = sums.drop_nulls("layer")
-    right = said.filter(pl.col("truth").str.split(".").list.contains(pl.col("layer")))
+    right = said.filter(pl.col("layers").list.contains(pl.col("layer")))
     return {
         "program": program,
         "forward": int(table["size"].sum()),
         "said": int(said["size"].sum()),
         "layer": int(right["size"].sum()),
         "module": int(said.group_by("path").agg(pl.col("size").max())["size"].sum()),
-        "wrong": said.join(right, on=["path", "truth"], how="anti").rows(),
+        "wrong": said.join(right, on=["path", "truth", "layers"], how="anti").rows(),
     }
 
 

@@ -73,10 +73,21 @@ def test_a_click_searches_on_all_views(opened: Any) -> None:
     assert opened.view()["query"] == "module:embedding"
 
 
+def test_inferred_modules_are_said_to_be(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
+    path = corpus.path_of("small")
+    opened = borrow_report(report_of(path), "#view=xray")
+    assert "places inferred from the lines of forward" in opened.page.locator(".table-words").inner_text()
+    peaks = {row["module"]: row["peak_bytes"] for row in corpus.loaded(path).modules(0).iter_rows(named=True)}
+    shown = rows(opened)
+    assert len(shown) > 3 and all(shown[module][1] == peaks[module] for module in shown.keys() & peaks.keys())
+    assert shown.keys() & peaks.keys()
+
+
 def test_reports_without_modules_have_no_such_view(
     report_of: Callable[..., Path], borrow_report: Callable[..., Any]
 ) -> None:
-    tabs = borrow_report(report_of(corpus.path_of("small"))).page.get_by_role("tab").all_inner_texts()
+    path = corpus.ROOT / "tests" / "recordings" / "allocator" / "torch-2.12.pickle.xz"
+    tabs = borrow_report(report_of(path)).page.get_by_role("tab").all_inner_texts()
     assert "Table" in tabs and "X-ray" not in tabs
 
 

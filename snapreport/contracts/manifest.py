@@ -50,6 +50,7 @@ class PageStats(DeviceNumbers):
 
     top_stacks_at_peak: list[StackBytes]
     modules: list[ModuleMemory] | UnsetType = UNSET
+    modules_source: Literal["recorded", "inferred"] | UnsetType = UNSET
     device_use: DeviceUse | UnsetType = UNSET
 
 

@@ -70,8 +70,8 @@ class Matches(Struct):
 
 class ModuleMemory(Struct):
     """A module and all below it: the bytes of its allocations that are live at the peak, by category, and how many
-    allocations it made at all. ``module``: its path; ``kind``: its class; ``like``: the first of its siblings that is
-    built alike, null for that one itself.
+    allocations it made at all. ``module``: its path, where inferred of lines and numbers ("dit:249.3"); ``kind``: its
+    class; ``like``: the first of its siblings that is built alike, null for that one itself.
     """
 
     module: str
@@ -154,7 +154,8 @@ class DeviceStats(DeviceNumbers):
     trace_peak_allocated_bytes: Bytes | UnsetType = UNSET
     steps: Annotated[list[StepMemory] | UnsetType, Meta(description="where the trace shows any")] = UNSET
     private_pools: Annotated[list[PrivatePool] | UnsetType, Meta(description="most reserved first")] = UNSET
-    modules: Annotated[list[ModuleMemory] | UnsetType, Meta(description="where they were recorded")] = UNSET
+    modules: Annotated[list[ModuleMemory] | UnsetType, Meta(description="where any are known")] = UNSET
+    modules_source: Literal["recorded", "inferred"] | UnsetType = UNSET
     device_use: Annotated[DeviceUse | UnsetType, Meta(description="where samples were recorded")] = UNSET
 
 

@@ -66,7 +66,7 @@ def _checkpointing(context: AdviceContext) -> Advice | None:
     if not context.is_much(size):
         return None
     live = context.timeline.allocations.filter(mask & context.at_peak)
-    modules = numbered_modules(live["module"], live["size"])
+    modules = numbered_modules(live["module"].set(live["module_source"] == "inferred", None), live["size"])
     counted = len(modules) or _proved(context, layer_count(context, found.rows, passes))
     ends = map(code_part, (modules[0], modules[-1])) if modules else ()
     named = [sentence("They are the modules {} to {}.", *ends)] if modules else []

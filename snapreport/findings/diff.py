@@ -180,12 +180,13 @@ def _with_change(rows: pl.DataFrame) -> pl.DataFrame:
 def _by(column: str, sides: tuple[DeviceTimeline, DeviceTimeline], moment: Moment) -> pl.DataFrame:
     """The changes of what has the same value in a column of the allocations, as :func:`grouped`; null is no value."""
     rows = []
+    is_said = pl.lit(True) if column != "module" else pl.col("module_source") == "recorded"  # lines move
     for side, timeline, event in zip(
         ("before", "after"), sides, (moment.before_event, moment.after_event), strict=True
     ):
         free, other = pl.col("free_event"), "after" if side == "before" else "before"
         rows.append(
-            timeline.allocations.filter((pl.col("alloc_event") <= event) & ((free < 0) | (free > event)))
+            timeline.allocations.filter(is_said & (pl.col("alloc_event") <= event) & ((free < 0) | (free > event)))
             .group_by(pl.col(column).cast(pl.String).alias("name"))
             .agg(pl.col("size").sum().alias(f"bytes_{side}"), pl.len().cast(pl.Int64).alias(f"count_{side}"))
             .with_columns(pl.lit(0, pl.Int64).alias(f"{what}_{other}") for what in ("bytes", "count"))

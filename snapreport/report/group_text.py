@@ -15,6 +15,7 @@ from snapreport.report.summary import file_line
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.allocation_groups import group_sums, sums_by
 from snapreport.timeline.build import DeviceTimeline
+from snapreport.timeline.module_tree import modules_source
 
 ROWS = 30
 _UNNAMED = {"module": "no module", "operator": "no operator", "step": "outside of steps"}
@@ -24,11 +25,12 @@ def groups_text(snapshot: Snapshot, by: str, query: str | None) -> str:
     """A table of each device that has allocations: at the peak and over the whole trace."""
     lines = [file_line(snapshot.recording)]
     for timeline, mask in _devices(snapshot, query):
-        table = _layers_folded(group_sums(timeline, by, mask)) if by == "module" else group_sums(timeline, by, mask)
-        title = "by module, layers inferred" if "layers" in table.columns else f"by {by}"
+        table, title = group_sums(timeline, by, mask), f"by {by}"
+        if by == "module" and modules_source(timeline) == "inferred":
+            table, title = _layers_folded(table), "by line of forward, layers inferred"
         lines += ["", _title(timeline, title, query)]
         rows = [["", "at the peak", "share", "count", "in all", "count"]]
-        for name, at_peak, count_at_peak, total, count in table.drop("layers", strict=False).head(ROWS).iter_rows():
+        for name, at_peak, count_at_peak, total, count in table.head(ROWS).iter_rows():
             share = share_text(at_peak, timeline.peak_bytes) if timeline.peak_bytes else ""
             numbers = [bytes_text(at_peak), share, count_text(count_at_peak), bytes_text(total), count_text(count)]
             rows.append([name or _UNNAMED.get(by, NO_STACK), *numbers])
@@ -42,18 +44,15 @@ def groups_text(snapshot: Snapshot, by: str, query: str | None) -> str:
 
 
 def _layers_folded(table: pl.DataFrame) -> pl.DataFrame:
-    """Inferred layers of one place as one row, "dit.py:249 [0–9] › dit.py:125", with a column ``layers``."""
-    layer = pl.col("name").str.extract(r"\[(\d+)\]").cast(pl.Int64)
-    table = table.with_columns(layer=layer, name=pl.col("name").str.replace(r" \[\d+\]", " []"))
-    if not table["layer"].count():
-        return table.drop("layer")
+    """Inferred layers of one place as one row: "dit:249.0–9.dit:125"."""
+    layer = pl.col("name").str.extract(r"\.(\d+)(?:\.|$)").cast(pl.Int64)
+    table = table.with_columns(layer=layer, name=pl.col("name").str.replace(r"\.\d+(\.|$)", ".*$1"))
     first, last = pl.col("layer").min(), pl.col("layer").max()
-    single = pl.format("[{}]", first)
-    layers = pl.when(first == last).then(single).otherwise(pl.format("[{}–{}]", first, last))
+    layers = pl.when(first == last).then(pl.format("{}", first)).otherwise(pl.format("{}–{}", first, last))
     sums = pl.col("bytes_at_peak", "count_at_peak", "bytes", "count").sum()
     folded = table.group_by("name").agg(sums, layers=layers)
-    folded = folded.with_columns(pl.col("name").str.replace("[]", pl.col("layers").fill_null(""), literal=True))
-    return folded.sort(["bytes_at_peak", "bytes", "name"], descending=[True, True, False])
+    folded = folded.with_columns(pl.col("name").str.replace("*", pl.col("layers").fill_null("*"), literal=True))
+    return folded.drop("layers").sort(["bytes_at_peak", "bytes", "name"], descending=[True, True, False])
 
 
 def tree_text(snapshot: Snapshot, query: str | None) -> str:

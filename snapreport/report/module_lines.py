@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from snapreport.contracts.stats import ModuleMemory
+from snapreport.contracts.stats import DeviceStats, ModuleMemory
 from snapreport.number_format import bytes_text, share_text
 from snapreport.timeline.module_tree import COLUMNS
 
@@ -29,6 +29,14 @@ class ModuleRow:
     modules: int
     bytes: dict[str, int]
     below: list[ModuleRow] = field(default_factory=list)
+
+
+def modules_title(stats: DeviceStats, of: str = "") -> str:
+    """What the tree is called; "" where there is none, or none that says more than stack traces do."""
+    if stats.modules_source == "recorded":
+        return f"Modules at the peak{of}"
+    has_layers = any(part.isdigit() for one in stats.modules or () for part in one.module.split("."))
+    return f"Lines of forward at the peak{of}, layers inferred" if has_layers else ""
 
 
 def module_rows(modules: list[ModuleMemory]) -> list[ModuleRow]:

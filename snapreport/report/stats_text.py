@@ -15,7 +15,7 @@ from snapreport.findings.run import findings
 from snapreport.number_format import bytes_text, device_name, upper_first
 from snapreport.report.about_recording import assurances, doubts
 from snapreport.report.finding_cards import rank
-from snapreport.report.module_lines import module_cells
+from snapreport.report.module_lines import module_cells, modules_title
 from snapreport.report.stack_lines import stack_lines
 from snapreport.report.step_lines import steps_text
 from snapreport.report.summary import file_line, shown_notes, shown_settings
@@ -33,7 +33,7 @@ _ADVICE = 3
 """Suggestions shown with their reasons, the largest saving first; the others show only the title."""
 _LABELS = {"reconciliation_bytes": "mismatch with final state"}
 _OF_TRACE = "trace_peak_allocated_bytes"
-_LEFT_OUT = ("device", "kind", "top_stacks_at_peak", "modules", _OF_TRACE)
+_LEFT_OUT = ("device", "kind", "top_stacks_at_peak", "modules", "modules_source", _OF_TRACE)
 # Absent from a profiler trace.
 _OF_ALLOCATOR = (
     "max_memory_allocated_bytes", "segments", "trace_overflowed", "reconciliation_bytes", "start_reserved_bytes",
@@ -131,10 +131,10 @@ def _steps(timeline: DeviceTimeline) -> list[str]:
 
 
 def _modules(timeline: DeviceTimeline) -> list[str]:
-    if not (modules := timeline.stats.modules):
+    stats = timeline.stats
+    if not (title := modules_title(stats, f" of {device_name(timeline.kind, timeline.device)}")):
         return []
-    title = f"Modules at the peak of {device_name(timeline.kind, timeline.device)}"
-    return ["", title, *terminal.aligned(module_cells(modules, timeline.peak_bytes))]
+    return ["", title, *terminal.aligned(module_cells(stats.modules or [], timeline.peak_bytes))]
 
 
 def _cell(key: str, value: Any) -> str:

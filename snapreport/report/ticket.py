@@ -16,7 +16,7 @@ from snapreport.report.about_recording import assurances, doubts
 from snapreport.report.attribution import NO_NAMES, breakdown_text, breakdowns
 from snapreport.report.finding_cards import rank
 from snapreport.report.markdown import code_cell, escape, place, prose
-from snapreport.report.module_lines import module_cells
+from snapreport.report.module_lines import module_cells, modules_title
 from snapreport.report.source_links import REPOSITORY_LINKS, SourceLinks
 from snapreport.report.stack_lines import stack_lines
 from snapreport.report.step_lines import steps_text
@@ -136,10 +136,11 @@ def _chart(allocated: np.ndarray) -> str:
 
 def _module_lines(timeline: DeviceTimeline) -> list[str]:
     """The tree of modules, folded away."""
-    if not (modules := timeline.stats.modules):
+    stats = timeline.stats
+    if not (title := modules_title(stats)):
         return []
-    head, *rows = module_cells(modules, timeline.peak_bytes)
-    lines = ["", "<details><summary>Modules at the peak</summary>", "", f"| Module | {' | '.join(head[1:])} |"]
+    head, *rows = module_cells(stats.modules or [], timeline.peak_bytes)
+    lines = ["", f"<details><summary>{title}</summary>", "", f"| Module | {' | '.join(head[1:])} |"]
     lines.append(f"|---|{'---:|' * (len(head) - 1)}")
     lines += [
         f"| {'&nbsp;' * (len(name) - len(name.lstrip()))}{code_cell(name.lstrip())} | {' | '.join(cells)} |"

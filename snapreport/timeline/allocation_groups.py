@@ -6,7 +6,6 @@ import numpy as np
 import polars as pl
 
 from snapreport.timeline.build import DeviceTimeline
-from snapreport.timeline.inferred_layers import layer_paths
 from snapreport.timeline.operators import called_operators, stack_labels
 from snapreport.timeline.own_code import own_frames, own_functions
 
@@ -43,10 +42,8 @@ def _names(timeline: DeviceTimeline, by: str) -> pl.Series:
         return table["category"].cast(pl.String)
     if by == "step":
         return _steps(timeline)
-    if by == "module" and table["module"].count():
+    if by == "module":
         return table["module"]
-    if by == "module":  # not recorded: the chain of `forward` calls in the stack trace, with layers as inferred
-        return layer_paths(recording, table).replace({"": None})
     if by == "file":
         frame = pl.Series(own_frames(recording))
         of_stack = recording.frames["filename"].gather(frame.set(frame < 0, None))

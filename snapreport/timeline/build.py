@@ -19,10 +19,11 @@ from snapreport.timeline.categories import StackCategories
 from snapreport.timeline.categorise import categorise
 from snapreport.timeline.curves import allocated_curve, reserved_curve
 from snapreport.timeline.fragmentation import Fragmentation, fragmentation_of, live_ids
+from snapreport.timeline.inferred_layers import layer_paths
 from snapreport.timeline.life_phases import recorded_pairs
 from snapreport.timeline.lifetimes import FREED, GHOST, ORIGINS, Pairing, action_codes, pair
 from snapreport.timeline.phases import stack_phases
-from snapreport.timeline.recorded_modules import NO_MODULES, recorded_modules
+from snapreport.timeline.recorded_modules import MODULE_SOURCES, NO_MODULES, recorded_modules
 from snapreport.timeline.recorded_tensors import recorded_tensors
 from snapreport.timeline.recording_gaps import Gap, find_gaps
 from snapreport.timeline.segment_history import segment_history
@@ -43,7 +44,7 @@ class DeviceTimeline:
       free, never mixed), ``category``, ``category_source`` Enum (``CATEGORIES``, ``CATEGORY_SOURCES``), ``origin``
       Enum, ``compile_context``, ``user_metadata`` String null (of the alloc event; then the names from ``annotate``
       events while it is live, in order: "first; second"), ``module``, ``shape``, ``dtype`` String null, see
-      :func:`recorded_modules`.
+      :func:`recorded_modules`, ``module_source`` Enum null: recorded, or inferred by :func:`layer_paths`.
     allocated, reserved: Int64 bytes, ``events + 1`` values; index s is position s - 1.
     peak_event: the first position (-1 counts) with the maximum of allocated; peak_bytes: that maximum.
     oom_events: indices of ``oom`` events.
@@ -300,8 +301,14 @@ def _allocations(
     )
     table = table.insert_column(12, category).insert_column(13, source)
     if recording.recorder is None:
-        return table.with_columns(NO_MODULES)
-    return table.hstack(recorded_modules(recording.recorder, record.device, events, table, tensors))
+        table = table.with_columns(NO_MODULES)
+    else:
+        table = table.hstack(recorded_modules(recording.recorder, record.device, events, table, tensors))
+    is_recorded = table["module"].null_count() < len(table)
+    if not is_recorded and inference:
+        table = table.with_columns(layer_paths(recording, table))
+    of = pl.lit(MODULE_SOURCES[0 if is_recorded else 1], pl.Enum(MODULE_SOURCES))
+    return table.with_columns(pl.when(pl.col("module").is_not_null()).then(of).alias("module_source"))
 
 
 def _at(column: pl.Series, event: np.ndarray) -> pl.Series:

@@ -1,105 +1,224 @@
 """Layers of forward passes that no recorder noted, counted in stack traces.
 
-``dit.py:249 [3] › dit.py:125`` is line 125 in the fourth of the modules that line 249 calls. A call is told from the
+``dit:249.3.dit:125`` is line 125 of dit.py in the fourth of the modules that line 249 calls. A call is told from the
 next by the lines inside of it: where those of a ``forward`` repeat as a whole, in one order, the line that calls it has
-called it that often. What repeats in another way gets no number. ``python -m benchmarks layers`` prints the precision.
+called it that often; where only some of them do, they are a loop in it. What repeats in another way gets no number.
+``python -m benchmarks layers`` prints the precision.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
+from snapreport.memoize import memoize
 from snapreport.reading.recording import Recording
-from snapreport.timeline.modules import ARROW, ModulePaths
+from snapreport.timeline.modules import ModulePaths
 from snapreport.timeline.phases import BACKWARD, stack_phases
 
-_LIBRARY = "torch/nn/modules/"
+# Modules of PyTorch that call others by one line each; those of a transformer are written like anybody's.
+_LIBRARY = r"torch/nn/modules/(?:[^t]|t[^r])\w*\.py$"
+_FEWEST_ITERATIONS = 4  # of a line that calls something and allocates itself, in turns: an expression may do so thrice
+_NO_CALL = -1
 _MOST_DEPTH = 200  # of forward calls inside of each other; deeper ones get no number
 
 
 def layer_paths(recording: Recording, allocations: pl.DataFrame) -> pl.Series:
     """String per allocation: the lines of its chain of ``forward`` calls, with the number of the call where it can be
-    inferred; "" without such a chain.
+    inferred; null without such a chain.
 
     allocations: with ``stack``, ``alloc_event``, in order of birth.
     """
-    paths = ModulePaths(recording)
-    plain = pl.Series(paths.of(range(len(recording.stack_offsets) - 1)), dtype=pl.String)
+    passes = _Passes(_forward_lines(recording))
     stack = allocations["stack"].to_numpy()
     # What a checkpoint runs again is a part of a pass, in an order of its own.
-    counts = (plain != "").to_numpy() & ~stack_phases(recording).runs(BACKWARD)
+    counts = np.array([name is not None for name in passes.names]) & ~stack_phases(recording).runs(BACKWARD)
     is_forward = counts[stack] & (allocations["alloc_event"].to_numpy() >= 0)
+    if not is_forward.any():
+        return pl.Series("module", [None], pl.String).new_from_index(0, len(stack))
     begins = np.flatnonzero(np.diff(is_forward, prepend=~is_forward[:1]))
-    passes = _Passes(recording, paths)
-    result = plain.gather(stack).to_list()
-    for begin, end in itertools.pairwise([*begins.tolist(), len(stack)]):
-        if is_forward[begin]:
-            result[begin:end] = passes.paths(stack[begin:end].tolist())
-    return pl.Series("module", result, pl.String)
+    bounds = [(begin, end) for begin, end in itertools.pairwise([*begins.tolist(), len(stack)]) if is_forward[begin]]
+    for begin, end in bounds:
+        passes.count(stack[begin:end])
+    code = stack.copy()
+    for begin, end in bounds:
+        code[begin:end] = passes.codes(stack[begin:end])
+    return pl.Series("module", passes.names, pl.String).gather(code)
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """A loop by the chain of lines around it and those in it. is_led: whether something runs before it."""
+
+    place: tuple[int, ...]
+    body: tuple[int, ...]
+    is_led: bool
+
+
+_Numbers = list[dict[int, tuple[int, _Loop]]]
+"""Of each allocation, by depth: the number of the call, and the loop that makes it."""
+
+
+@dataclass(frozen=True, eq=False)
+class _ForwardLines:
+    """chains: per stack the rows of ``frames`` of its forward calls, outermost first, and how many of these are around
+    those that show. places: "dit:249" per row; files: "" for modules of PyTorch.
+    """
+
+    chains: list[tuple[list[int], int]]
+    places: list[str]
+    files: list[str]
+
+    def path(self, stack: int, numbers: dict[int, int]) -> str:
+        """The path of a stack, with numbers by depth. Those around only show if a number follows."""
+        chain, around = self.chains[stack]
+        first = min([around, *numbers])
+        return ".".join(
+            self.places[row] + (f".{numbers[depth]}" if depth in numbers else "")
+            for depth, row in enumerate(chain[first:], first)
+        )
+
+
+@memoize
+def _forward_lines(recording: Recording) -> _ForwardLines:
+    file = recording.frames["filename"].str.replace_all("\\", "/", literal=True)
+    name = file.str.extract(r"([^/]*?)(?:\.\w+)?$").str.replace_all(".", "_", literal=True)
+    paths = ModulePaths(recording)
+    return _ForwardLines(
+        [paths.chain(stack) for stack in range(len(recording.stack_offsets) - 1)],
+        pl.select(pl.format("{}:{}", name, recording.frames["line"])).to_series().to_list(),
+        file.set(file.str.contains(_LIBRARY), "").to_list(),
+    )
 
 
 class _Passes:
     """Reads uninterrupted sequences of allocations in forward calls; equal ones once."""
 
-    def __init__(self, recording: Recording, paths: ModulePaths) -> None:
-        self._file = recording.frames["filename"].str.replace_all("\\", "/", literal=True)
-        self._paths = paths
-        self._known: dict[tuple[int, ...], list[str]] = {}
+    def __init__(self, lines: _ForwardLines) -> None:
+        self._lines = lines
+        self.names = [
+            lines.path(stack, {}) if len(chain) > around else None for stack, (chain, around) in enumerate(lines.chains)
+        ]
+        """By code: those without numbers by stack, then all others."""
+        self._code: dict[str, int] = {}
+        self._numbers: dict[bytes, _Numbers] = {}
+        self._known: dict[bytes, list[int]] = {}
+        self._led: set[_Loop] = set()
 
-    def paths(self, stacks: list[int]) -> list[str]:
-        key = tuple(stacks)
+    def count(self, stacks: np.ndarray) -> None:
+        key = stacks.tobytes()
+        if key not in self._numbers:
+            self._numbers[key] = [{} for _ in stacks]
+            chains = [self._lines.chains[stack][0] for stack in stacks.tolist()]
+            self._calls(chains, range(len(stacks)), 0, self._numbers[key], False)
+
+    def codes(self, stacks: np.ndarray) -> list[int]:
+        """Only after all were counted: a sequence may begin in the midst of a loop that elsewhere has lines before."""
+        key = stacks.tobytes()
         if key not in self._known:
-            chains = {stack: self._paths.chain(stack) for stack in set(stacks)}
-            numbers: list[dict[int, int]] = [{} for _ in stacks]  # by depth
-            self._count([chains[stack][0] for stack in stacks], range(len(stacks)), 0, numbers)
-            self._known[key] = [self._path(*chains[stack], found) for stack, found in zip(stacks, numbers, strict=True)]
+            self._known[key] = [
+                self._code_of(stack, found) for stack, found in zip(stacks.tolist(), self._numbers[key], strict=True)
+            ]
         return self._known[key]
 
-    def _path(self, chain: list[int], around: int, numbers: dict[int, int]) -> str:
-        """Those around only show if a number follows."""
-        first = around if not numbers else min(around, min(numbers))
-        return ARROW.join(
-            self._paths.place(row) + (f" [{numbers[depth]}]" if depth in numbers else "")
-            for depth, row in enumerate(chain[first:], first)
-        )
+    def _code_of(self, stack: int, found: dict[int, tuple[int, _Loop]]) -> int:
+        sure = {depth: number for depth, (number, loop) in found.items() if loop.is_led or loop not in self._led}
+        if not sure:
+            return stack
+        name = self._lines.path(stack, sure)
+        if name not in self._code:
+            self._code[name] = len(self.names)
+            self.names.append(name)
+        return self._code[name]
 
-    def _count(self, chains: list[list[int]], rows: range, depth: int, numbers: list[dict[int, int]]) -> None:
-        """Numbers the calls in ``rows``, which one call of a forward made: their chains begin alike up to ``depth``."""
+    def _calls(self, chains: list[list[int]], rows: range, depth: int, numbers: _Numbers, is_led: bool) -> None:
+        """Numbers what calls of one line, or of the program, made: ``rows``, whose chains begin alike."""
         runs = [
-            (line, [*same])
-            for line, same in itertools.groupby(
-                rows, lambda row: chains[row][depth] if depth < len(chains[row]) else -1
+            (line, range(same[0], same[-1] + 1))
+            for line, group in itertools.groupby(
+                rows, lambda row: chains[row][depth] if depth < len(chains[row]) else _NO_CALL
             )
+            for same in [[*group]]
         ]
         lines = [line for line, _ in runs]
-        loop = self._loop(lines) if depth else range(0)  # without a line that calls, the program calls the model again
-        unit = len(set(lines[loop.start : loop.stop]))
-        unsure = {line for line, times in Counter(lines).items() if times > 1} - set(lines[loop.start : loop.stop])
-        for number, (line, same) in enumerate(runs):
-            if line >= 0 and line not in unsure and depth < _MOST_DEPTH:
-                if number in loop:
-                    for row in same:
-                        numbers[row][depth - 1] = (number - loop.start) // unit
-                self._count(chains, range(same[0], same[-1] + 1), depth + 1, numbers)
+        unit = _period(lines)
+        if unit == len(lines):
+            self._call(chains, runs, depth, numbers, is_led)
+        elif not depth:  # the program calls the model again and again
+            for at in range(0, len(runs), unit):
+                self._call(chains, runs[at : at + unit], depth, numbers, False)
+        elif self._is_body(lines[:unit], len(lines) // unit) and _is_whole(chains, runs, unit):
+            loop = self._loop(chains[rows[0]][:depth], lines[:unit], is_led)
+            for number, at in enumerate(range(0, len(runs), unit)):
+                self._number(runs[at : at + unit], depth - 1, number, loop, numbers)
+                self._call(chains, runs[at : at + unit], depth, numbers, is_led)
 
-    def _loop(self, lines: list[int]) -> range:
-        """Places at which some lines of one file run again and again in one order, and nowhere else; empty if there are
-        none. Lines of PyTorch's own modules do not count: a container calls different modules by one line.
-        """
+    def _call(
+        self, chains: list[list[int]], runs: list[tuple[int, range]], depth: int, numbers: _Numbers, is_led: bool
+    ) -> None:
+        """The same of one call, which ran these lines."""
+        if depth >= _MOST_DEPTH:
+            return
+        lines = [line for line, _ in runs]
         times = Counter(lines)
-        first = next((at for at, line in enumerate(lines) if times[line] > 1), None)
-        if first is None:
-            return range(0)
-        unit = lines.index(lines[first], first + 1) - first
-        end = first + unit
-        while end < len(lines) and lines[end] == lines[end - unit]:
-            end += 1
-        inside = set(lines[first:end])
-        files = {self._file[line] if line >= 0 else _LIBRARY for line in inside}
-        is_own = len(files) == 1 and _LIBRARY not in files.pop()
-        is_whole = (end - first) % unit == 0 and len(inside) == unit > 1 and not inside & set(lines[end:])
-        return range(first, end) if is_own and is_whole else range(0)
+        at = 0
+        while at < len(runs):
+            unit, end = _repeated(lines, at) if times[lines[at]] > 1 else (1, at + 1)
+            body, is_led = lines[at : at + unit], is_led or at > 0
+            is_alone = sum(times[line] for line in body) == end - at > unit
+            if is_alone and _NO_CALL not in body and self._is_body(body) and _is_whole(chains, runs[at:end], unit):
+                loop = self._loop(chains[runs[at][1][0]][:depth], body, is_led)
+                for place in range(at, end):
+                    self._number(runs[place : place + 1], depth, (place - at) // unit, loop, numbers)
+            for line, rows in runs[at:end]:
+                if line != _NO_CALL and (times[line] == 1 or depth in numbers[rows[0]]):
+                    self._calls(chains, rows, depth + 1, numbers, is_led)
+            at = end
+
+    def _is_body(self, body: list[int], iterations: int = 0) -> bool:
+        """Whether lines that run again and again are those of one forward. Lines of PyTorch's own modules do not count:
+        a container calls different modules by one line.
+        """
+        if _NO_CALL in body:
+            return len(body) == 2 and iterations >= _FEWEST_ITERATIONS
+        files = {self._lines.files[line] for line in body}
+        return len(body) > 1 and len(files) == 1 and "" not in files
+
+    def _loop(self, around: list[int], body: list[int], is_led: bool) -> _Loop:
+        if is_led:
+            self._led.add(_Loop(tuple(around), tuple(body), False))
+        return _Loop(tuple(around), tuple(body), is_led)
+
+    def _number(self, runs: list[tuple[int, range]], depth: int, number: int, loop: _Loop, numbers: _Numbers) -> None:
+        for _, rows in runs:
+            for row in rows:
+                numbers[row][depth] = number, loop
+
+
+def _is_whole(chains: list[list[int]], runs: list[tuple[int, range]], unit: int) -> bool:
+    """Whether the last iteration is complete, or cut off by the end of the sequence."""
+    return len(runs) % unit == 0 or runs[-1][1][-1] == len(chains) - 1
+
+
+def _period(lines: list[int]) -> int:
+    """The length of the shortest beginning that all ``lines`` repeat, twice at least, the last time perhaps in part;
+    that of all of them if there is none.
+    """
+    for unit in range(1, len(lines) // 2 + 1):
+        if lines[unit] == lines[0] and lines[unit:] == lines[:-unit]:
+            return unit
+    return len(lines)
+
+
+def _repeated(lines: list[int], at: int) -> tuple[int, int]:
+    """The distance to the next line equal to that at ``at``, and the end of what repeats at this distance."""
+    later = lines[at + 1 :]
+    unit = later.index(lines[at]) + 1 if lines[at] in later else 1
+    end = at + unit
+    while end < len(lines) and lines[end] == lines[end - unit]:
+        end += 1
+    return unit, end

@@ -1,11 +1,12 @@
-"""The tree of a program's modules, with the memory of each at the peak: recorded modules alone."""
+"""The tree of a program's modules, with the memory of each at the peak."""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from typing import Literal
 
 import polars as pl
-from msgspec import convert, to_builtins
+from msgspec import UNSET, UnsetType, convert, to_builtins
 
 from snapreport.contracts.stats import ModuleMemory
 from snapreport.timeline.interface import Timeline
@@ -15,14 +16,14 @@ COLUMNS = ("parameter", "gradient", "optimizer state", "activation", "temporary"
 
 
 def module_tree(timeline: Timeline) -> list[ModuleMemory]:
-    """A row for each module that allocated, or below which one did, parents first and in the program's order; empty
-    where no modules were recorded.
+    """A row for each module that allocated, or below which one did, parents first and in the program's order; where
+    the recorder noted none, for each line of a ``forward`` (:func:`layer_paths`) in order of their first allocations.
     """
     allocations, peak, free = timeline.allocations, timeline.peak_event, pl.col("free_event")
     own = (
         allocations.filter(pl.col("module").is_not_null())
         .with_columns(live=(pl.col("alloc_event") <= peak) & ((free < 0) | (free > peak)))
-        .group_by("module", pl.col("category").cast(pl.String))
+        .group_by("module", pl.col("category").cast(pl.String), maintain_order=True)
         .agg(bytes=pl.col("size").filter("live").sum(), count=pl.len())
     )
     sums: dict[str, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
@@ -36,13 +37,19 @@ def module_tree(timeline: Timeline) -> list[ModuleMemory]:
     recorder = timeline.recording.recorder
     named = dict(recorder.modules.iter_rows()) if recorder else {}
     # The order of named_modules(), then what was only seen running.
-    order = {path: number for number, path in enumerate(_with_parents([*named, *sorted(sums)]))}
+    order = {path: number for number, path in enumerate(_with_parents([*named, *(sorted(sums) if named else sums)]))}
     paths = sorted(sums, key=lambda path: [order[one] for one in _with_parents([path])])
     identical = _identical(paths, named, sums)
     return [
         convert({"module": path, "kind": named.get(path), "like": identical.get(path), **sums[path]}, ModuleMemory)
         for path in paths
     ]
+
+
+def modules_source(timeline: Timeline) -> Literal["recorded", "inferred"] | UnsetType:
+    """How the modules of a device are known; unset where none are."""
+    source = timeline.allocations["module_source"].drop_nulls()
+    return convert(source[0], Literal["recorded", "inferred"]) if len(source) else UNSET
 
 
 def numbered_modules(modules: pl.Series, sizes: pl.Series) -> list[str]:

@@ -10,6 +10,7 @@ from snapreport.timeline.annotations import clock_of
 from snapreport.timeline.recorded_tensors import live_at, of_rows, positions
 from snapreport.timeline.repeated_steps import noted_before
 
+MODULE_SOURCES = ("recorded", "inferred")
 NO_MODULES = [pl.lit(None, pl.String).alias(name) for name in ("module", "shape", "dtype")]
 
 

@@ -14,7 +14,7 @@ from snapreport.contracts.stats import DeviceStats, FileStats, PrivatePool, Stac
 from snapreport.contracts.values import Frame
 from snapreport.reading.recording import Recording
 from snapreport.timeline.interface import Timeline
-from snapreport.timeline.module_tree import module_tree
+from snapreport.timeline.module_tree import module_tree, modules_source
 from snapreport.timeline.operators import stack_labels
 from snapreport.timeline.recording_gaps import lost_peaks
 from snapreport.vocabulary import DEFAULT_POOL
@@ -64,6 +64,7 @@ def device_stats(timeline: Timeline) -> DeviceStats:
             StackAtPeak(row["stack"], names[row["stack"]], row["bytes"], row["count"]) for row in timeline.top_stacks
         ],
         modules=module_tree(timeline) or UNSET,
+        modules_source=modules_source(timeline),
     )
 
 

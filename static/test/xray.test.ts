@@ -19,6 +19,7 @@ const MODULES = PATHS.map((module) => ({
   module,
   kind: 'Block',
   like: module === 'net.layers.1' ? 'net.layers.0' : null,
+  peak_bytes: module.startsWith('net.layers') ? 10 : 1,
 })) as ModuleMemory[]
 /** An allocation each: module, category, size, and the positions that it lives from and to. */
 const LIVES = [
@@ -98,9 +99,9 @@ test('parts of a trace are shown where most is allocated', () => {
   assert.deepEqual(peaksOfParts([4], 32), [0])
 })
 
-test('as many rows as fit are open at first', () => {
+test('as many rows as fit are open at first, the largest before others', () => {
   const tops = moduleTree(MODULES, true)
-  const paths = (room: number): string[] => [...openAtFirst(tops, room)].map(({ path }) => path)
+  const paths = (room: number): string[] => [...openAtFirst(tops, room, MODULES)].map(({ path }) => path)
   assert.deepEqual(paths(2), [])
   assert.deepEqual(paths(3), ['net'])
   assert.deepEqual(paths(5), ['net', 'net.layers'])

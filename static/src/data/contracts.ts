@@ -165,6 +165,7 @@ export interface PageStats {
   oom_events: number[]
   top_stacks_at_peak: StackBytes[]
   modules?: ModuleMemory[]
+  modules_source?: 'inferred' | 'recorded'
   device_use?: DeviceUse
 }
 
@@ -385,8 +386,8 @@ export interface StackBytes {
 
 /**
  * A module and all below it: the bytes of its allocations that are live at the peak, by category, and how many
- * allocations it made at all. `module`: its path; `kind`: its class; `like`: the first of its siblings that is built
- * alike, null for that one itself.
+ * allocations it made at all. `module`: its path, where inferred of lines and numbers ("dit:249.3"); `kind`: its class;
+ * `like`: the first of its siblings that is built alike, null for that one itself.
  */
 export interface ModuleMemory {
   module: string

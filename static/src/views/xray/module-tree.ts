@@ -123,18 +123,24 @@ export function peaksOfParts(allocated: ArrayLike<number>, count: number): numbe
   })
 }
 
-/** The nodes that are open before anyone chooses: level by level, what fits into so many lines. */
-export function openAtFirst(tops: readonly ModuleNode[], room: number): Set<ModuleNode> {
+/** The nodes that are open before anyone chooses: again and again the largest whose lines still fit into so many. */
+export function openAtFirst(
+  tops: readonly ModuleNode[],
+  room: number,
+  modules: readonly ModuleMemory[],
+): Set<ModuleNode> {
   const open = new Set<ModuleNode>()
+  let closed = [...tops]
   let count = tops.length
-  for (let level = [...tops]; level.length > 0; level = level.flatMap((node) => (open.has(node) ? node.below : []))) {
-    for (const node of level) {
-      if (node.below.length === 0 || count + node.below.length > room) continue
-      open.add(node)
-      count += node.below.length
-    }
+  const bytes = ({ members }: ModuleNode): number => members.reduce((sum, row) => sum + modules[row].peak_bytes, 0)
+  for (;;) {
+    closed = closed.filter(({ below }) => below.length > 0 && count + below.length <= room)
+    if (closed.length === 0) return open
+    const largest = closed.reduce((most, node) => (bytes(node) > bytes(most) ? node : most))
+    open.add(largest)
+    count += largest.below.length
+    closed = [...closed.filter((node) => node !== largest), ...largest.below]
   }
-  return open
 }
 
 /** Every node, each followed by those below it where it is open. */

@@ -112,11 +112,16 @@ export class XrayView implements View {
         : position === 0
           ? 'the beginning'
           : `event ${formatCount(position - 1)}`
+    const count = info.stats.modules?.length ?? 0
+    const origin =
+      info.stats.modules_source === 'inferred'
+        ? `${plural(count, 'place')} inferred from the lines of forward in stack traces, with the numbers of layers`
+        : `${plural(count, 'module')} noted by the recorder`
     setText(
       this.note,
       model.lines.length === 0
         ? 'No modules were recorded.'
-        : `${formatBytes(model.whole)} at ${moment}, ${formatBytes(model.outside)} of it outside modules. ${capital(plural(info.stats.modules!.length, 'module'))} noted by the recorder; a click searches for what one and those below it allocate.`,
+        : `${formatBytes(model.whole)} at ${moment}, ${formatBytes(model.outside)} of it outside modules. ${capital(origin)}; a click searches for what one and those below it allocate.`,
     )
     const columns = fitting(model.columns, this.element.clientWidth - 16)
     const key = [model, columns.length, state.query, this.element.clientWidth, this.element.clientHeight]
@@ -162,7 +167,7 @@ export class XrayView implements View {
     const { 'xray.alike': apart, 'xray.toggled': changed } = state.options
     const tree = this.tree.get([modules, apart], () => {
       const tops = moduleTree(modules, !apart)
-      return { tops, open: openAtFirst(tops, ROOM) }
+      return { tops, open: openAtFirst(tops, ROOM, modules) }
     })
     const live = this.live.get([rows, position], () => rows.liveAt(position))
     const samples = Math.min(PARTS, data.P)

@@ -24,6 +24,7 @@ from snapreport.timeline.categories import StackCategories, stack_categories
 from snapreport.timeline.category_rules import Rules, load_rules
 from snapreport.timeline.curves import allocated_curve
 from snapreport.timeline.device_use import device_use
+from snapreport.timeline.serving_memory import serving_memory
 from snapreport.timeline.stats import file_stats, private_pools
 from snapreport.timeline.step_memory import step_memory
 from snapreport.timeline.time_costs import run_costs
@@ -228,6 +229,7 @@ class Snapshot:
                 one.counted_stats,
                 steps=step_memory(one) or UNSET,
                 private_pools=private_pools(one) or UNSET,
+                serving=serving_memory(one) or UNSET,
                 device_use=device_use(one),
             )
             for one in timelines

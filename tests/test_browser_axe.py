@@ -20,7 +20,7 @@ from snapreport.report.build import write_diff
 
 # tests/run.py names the one that it has installed; in development it is where `npm ci` puts it.
 AXE = Path(os.environ.get("SNAPREPORT_AXE", corpus.ROOT / "static" / "node_modules" / "axe-core" / "axe.min.js"))
-VIEWS = ("timeline", "segments", "reserved", "flame", "table", "events", "summary")
+VIEWS = ("timeline", "segments", "reserved", "flame", "xray", "table", "events", "summary")
 LOOKS: dict[str, dict[str, Any]] = {
     "light": {"color_scheme": "light"},
     "dark": {"color_scheme": "dark"},

@@ -135,6 +135,8 @@ def test_the_stack_of_a_free_is_not_that_of_an_allocation(name: str) -> None:
 def test_without_inference_nothing_is_inferred() -> None:
     path = corpus.path_of("training")
     plain, bare = snapreport.load(path).allocations(0), snapreport.load(path, inference=False).allocations(0)
+    assert (plain["module_source"] == "inferred").any() and bare["module_source"].null_count() == len(bare)
+    plain, bare = (table.drop("module", "module_source") for table in (plain, bare))
     inferred = plain["category_source"] == "inferred"
     assert not (bare["category_source"] == "inferred").any()
     assert plain.filter(~inferred).equals(bare.filter(~inferred))

@@ -110,6 +110,21 @@ class PrivatePool(Struct, forbid_unknown_fields=True):
     allocated_bytes: Bytes
 
 
+class ServingMemory(Struct, forbid_unknown_fields=True):
+    """What the memory is for that a program reserves at the end to serve a model. ``cuda_graph_bytes``: reserved by
+    private pools beside weights and cache; ``activation_reserve_bytes``: cached, or for what a forward pass is at;
+    ``peak_activation_bytes``: the most that passes outside of graphs had allocated at once.
+    """
+
+    reserved_bytes: Bytes
+    weight_bytes: Bytes
+    kv_cache_bytes: Bytes
+    cuda_graph_bytes: SignedBytes
+    activation_reserve_bytes: SignedBytes
+    other_bytes: Bytes
+    peak_activation_bytes: Bytes
+
+
 DeviceUseCause = Literal["CUDA context", "cuBLAS", "NCCL", "CUDA graphs", "kernels and libraries", "other processes"]
 
 
@@ -154,6 +169,7 @@ class DeviceStats(DeviceNumbers):
     trace_peak_allocated_bytes: Bytes | UnsetType = UNSET
     steps: Annotated[list[StepMemory] | UnsetType, Meta(description="where the trace shows any")] = UNSET
     private_pools: Annotated[list[PrivatePool] | UnsetType, Meta(description="most reserved first")] = UNSET
+    serving: Annotated[ServingMemory | UnsetType, Meta(description="of inference with a KV cache at the end")] = UNSET
     modules: Annotated[list[ModuleMemory] | UnsetType, Meta(description="where any are known")] = UNSET
     modules_source: Literal["recorded", "inferred"] | UnsetType = UNSET
     device_use: Annotated[DeviceUse | UnsetType, Meta(description="where samples were recorded")] = UNSET

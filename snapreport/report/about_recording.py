@@ -13,6 +13,7 @@ from snapreport.sentence import bytes_part, code_part, joined, listed, sentence
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.lifetimes import action_codes
 from snapreport.timeline.recording_gaps import START_EARLY, has_history, lost_events, recording_start
+from snapreport.timeline.serving_memory import serving_memory
 from snapreport.timeline.stats import private_pools
 from snapreport.timeline.time_costs import run_costs
 
@@ -41,7 +42,7 @@ def assurances(timeline: DeviceTimeline) -> list[str]:
     """What the program does, what the record is based on, and what was checked."""
     lines = [line for line in (activity_text(timeline.activity),) if line]
     if not has_history(timeline):
-        return [*lines, *_pools(timeline)]
+        return [*lines, *_serving(timeline), *_pools(timeline)]
     lines.append(sentence("Based on {}.", plural(len(timeline.events), "event")))
     if timeline.recording.is_profiled:
         return [*lines, *_profile_lines(timeline)]
@@ -57,11 +58,31 @@ def assurances(timeline: DeviceTimeline) -> list[str]:
         lines.append(
             sentence("{} of {size} existed {since}.", plural(int(before.sum()), "allocation"), size=size, since=since)
         )
-    lines += [*_pools(timeline), *_readings(timeline)]
+    lines += [*_serving(timeline), *_pools(timeline), *_readings(timeline)]
     lines += device_use_lines(timeline)
     if broken := broken_sentence(timeline.annotated.broken):
         lines.append(broken)
     return lines
+
+
+def _serving(timeline: DeviceTimeline) -> list[str]:
+    """What a server's memory is for."""
+    memory = serving_memory(timeline)
+    if memory is None:
+        return []
+    return [
+        sentence(
+            "At the end {} were reserved: weights {weights}, KV cache {cache}, CUDA graphs {graphs}, for activations "
+            "{room}, other {other}. Forward passes outside of graphs needed {most} at most.",
+            bytes_part(memory.reserved_bytes),
+            weights=bytes_part(memory.weight_bytes),
+            cache=bytes_part(memory.kv_cache_bytes),
+            graphs=bytes_part(memory.cuda_graph_bytes),
+            room=bytes_part(memory.activation_reserve_bytes),
+            other=bytes_part(memory.other_bytes),
+            most=bytes_part(memory.peak_activation_bytes),
+        )
+    ]
 
 
 def _pools(timeline: DeviceTimeline) -> list[str]:

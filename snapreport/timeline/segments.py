@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 
 from snapreport.reading.recording import ACTIONS, DeviceRecord
+from snapreport.vocabulary import DEFAULT_POOL
 
 
 def pools_of(record: DeviceRecord, address: np.ndarray, own: pl.Series) -> pl.Series:
@@ -25,6 +26,12 @@ def pools_of(record: DeviceRecord, address: np.ndarray, own: pl.Series) -> pl.Se
         if len(made):
             own = own.fill_null(_containing(made["addr"], made["size"], made["pool"], address))
     return own
+
+
+def is_private(pool: pl.Expr) -> pl.Expr:
+    """Whether a pool is one of a CUDA graph or of ``torch.cuda.MemPool``."""
+    text = pool.cast(pl.String)
+    return text.is_not_null() & ~text.is_in(["", DEFAULT_POOL])
 
 
 def _containing(start: pl.Series, size: pl.Series, pool: pl.Series, address: np.ndarray) -> pl.Series:

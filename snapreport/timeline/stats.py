@@ -17,7 +17,7 @@ from snapreport.timeline.interface import Timeline
 from snapreport.timeline.module_tree import module_tree, modules_source
 from snapreport.timeline.operators import stack_labels
 from snapreport.timeline.recording_gaps import lost_peaks
-from snapreport.vocabulary import DEFAULT_POOL
+from snapreport.timeline.segments import is_private
 
 
 def file_stats(recording: Recording, devices: list[DeviceStats]) -> FileStats:
@@ -73,7 +73,7 @@ def private_pools(timeline: Timeline) -> list[PrivatePool]:
     segments = timeline.recording.devices[timeline.device].segments
     pool = pl.col("pool").cast(pl.String)
     sums = (
-        segments.filter(pool.is_not_null() & ~pool.is_in(["", DEFAULT_POOL]))
+        segments.filter(is_private(pool))
         .group_by(pool)
         .agg(
             segments=pl.len(), reserved_bytes=pl.col("total_size").sum(), allocated_bytes=pl.col("allocated_size").sum()

@@ -125,15 +125,23 @@ def rows(folder: Path, names: list[str]) -> Iterator[Row]:
                 continue
             if pair.without not in advised:
                 snapshot = snapreport.load(pair.without)
-                given = [f for f in findings(snapshot) if f.kind == "advice" and f.device == 0]
+                given = [f for f in findings(snapshot) if f.device == 0 and (f.kind == "advice" or _is_leak(f))]
                 advised[pair.without] = snapshot.timeline(0).peak_bytes, given
             measured = snapreport.load(pair.with_remedy).timeline(0).peak_bytes
             yield _row(pair, *advised[pair.without], measured)
 
 
+def _is_leak(finding: snapreport.Finding) -> bool:
+    return finding.kind == "leak" and finding.severity == "warning"
+
+
 def _row(pair: Pair, peak: int, given: list[snapreport.Finding], measured: int) -> Row:
     accepted = pair.rules.split()
-    for rank, finding in enumerate(given, 1):
+    # A leak is the diagnosis: it says what has to go, and the peak if each iteration needs its part.
+    if "leak" in accepted and (leaks := [finding for finding in given if _is_leak(finding)]):
+        promised = int(leaks[0].evidence["needed_peak_bytes"])
+        return Row(pair.source, pair.program, pair.remedy, "leak", 1, peak, promised, measured, 0, 0)
+    for rank, finding in enumerate((finding for finding in given if not _is_leak(finding)), 1):
         if finding.evidence["rule"] in accepted:
             saving = finding.evidence["saving"] or {}
             promised = saving.get("peak_bytes", 0)

@@ -10,6 +10,8 @@ from scripted import MIB, Script
 from test_findings_advice import BACKWARD, FORWARD, TORCH, WEIGHTS
 
 import snapreport
+from snapreport.findings.advice_context import AdviceContext
+from snapreport.findings.cut_off_pass import repeats_of_parameters
 from snapreport.findings.model import Finding
 from snapreport.findings.run import findings
 
@@ -86,3 +88,40 @@ def test_the_layer_and_what_the_end_of_its_pass_needs(layers: int, steps: int, t
             assert 0 <= left <= (64 + 2 * sum(size for _, size in LINES)) * MIB
         else:  # no line has run twice: nothing tells a first layer from what runs once
             assert (told["layer"], told["layers"]) == (0, 0) and 0 <= told["missing_bytes"] <= missing
+
+
+def counted(folder: Path, *runs: tuple[int, list[int]]) -> int:
+    """The number of layers of a model whose runs of parameters, of these sizes in KiB, repeat so often."""
+    script = Script()
+    for times, sizes in runs:
+        for size in sizes * times:
+            script.alloc("parameter", size << 10, *WEIGHTS)
+    (folder / "model.pickle").write_bytes(pickle.dumps(script.raw()))
+    snapshot = snapreport.load(folder / "model.pickle")
+    return repeats_of_parameters(AdviceContext(snapshot, snapshot.timeline(0), []))
+
+
+LAYER = [4, 1024, 4, 1024, 512]
+
+
+@pytest.mark.parametrize(
+    ("runs", "layers"),
+    [
+        ([(1, [8000]), (6, LAYER), (1, [8000])], 6),
+        # Two matrices and what is 32 times smaller: a layer may have them twice. 8 times smaller is a third one.
+        ([(6, [4, 1024, 4, 1024, 32])], 0),
+        ([(6, [4, 1024, 4, 1024, 128])], 6),
+        # A decoder with as many layers is the same number, one with others leaves it unclear, unless it is small.
+        ([(6, LAYER), (6, [2048, 16, 1024, 256])], 6),
+        ([(6, LAYER), (4, [2048, 16, 1024, 512])], 0),
+        ([(12, LAYER), (4, [512, 16, 256, 128])], 12),
+    ],
+)
+def test_layers_by_their_parameters(runs: list[tuple[int, list[int]]], layers: int, tmp_path: Path) -> None:
+    assert counted(tmp_path, *runs) == layers
+
+
+def test_more_parameters_are_not_searched(tmp_path: Path) -> None:
+    """The search takes the square of their number: 50 s for 45,000."""
+    assert counted(tmp_path, (800, LAYER)) == 800
+    assert counted(tmp_path, (801, LAYER)) == 0

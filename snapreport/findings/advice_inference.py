@@ -50,8 +50,7 @@ def _no_grad(context: AdviceContext) -> Advice | None:
     own = context.own_frames[context.innermost()[context.stack[rows]]] & (context.size[rows] >= 1 << 20)
     in_use = IN_USE if own.any() else min(IN_USE, IN_SEQUENCE + _nested(context, rows))
     born = context.born[rows]
-    # A normalisation's statistics are small, and no output that a module reads.
-    read = born if own.any() else born[MAX_OUTPUT_RATIO * context.size[rows] >= context.size[rows].max()]
+    read = born if own.any() else _outputs_after(context, rows)
     later = np.append(read, np.full(in_use, len(context.timeline.events)))
     ends = later[np.searchsorted(read, born, "right") + in_use - 1]
     share = share_of_lives(context.timeline, rows, ends)[0]
@@ -149,6 +148,16 @@ def _kv_cache(context: AdviceContext) -> Advice | None:
     )
 
 
+def _outputs_after(context: AdviceContext, rows: np.ndarray) -> np.ndarray:
+    """Int64 births of what modules give: neither statistics of a normalisation, which are small, nor what a line frees
+    at once, or uses itself. What follows the pass counts: its last tensors are in use no longer.
+    """
+    kept = (context.born >= 0) & (context.freed - context.born > AT_ONCE)
+    kept &= ~is_among(context.stack, np.unique(context.stack[rows]))
+    kept[rows] = True
+    return np.sort(context.born[kept & (MAX_OUTPUT_RATIO * context.size >= context.size[rows].max())])
+
+
 def _nested(context: AdviceContext, rows: np.ndarray) -> int:
     """How many containers of modules are around another one in the stacks of most of these allocations' bytes."""
     recording = context.snapshot.recording
@@ -233,8 +242,9 @@ def _overlap(context: AdviceContext, mask: np.ndarray) -> tuple[float, int]:
     order = np.flatnonzero((born >= 0) & (context.phases.innermost == FORWARD)[stack])
     order = order[np.argsort(born[order], kind="stable")]
     first = np.full(int(stack.max()) + 1, len(timeline.events), np.int64)
-    np.minimum.at(first, stack[order], born[order])
     rows = np.flatnonzero(mask)
+    for made in (order, rows):  # outputs may be made outside of any module
+        np.minimum.at(first, stack[made], born[made])
     starts = np.full(len(rows), len(timeline.events), np.int64)
     for number in np.unique(stack[rows]).tolist():
         # What this line's forward pass allocates before it begins an iteration when it is allocated again.

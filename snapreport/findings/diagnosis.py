@@ -50,7 +50,7 @@ _CAUSES = {
         "Products of a broadcast from [N] and [N, 1] hold",
         "give prediction and target the same shape",
     ),
-    "one-hot": ("One-hot vectors and their product with the logits hold", "give the loss indices of classes"),
+    "one-hot": ("One-hot vectors and what the loss computes of them hold", "give the loss indices of classes"),
     "one-hot-inputs": ("One-hot vectors of columns hold", "use an embedding"),
     "collected-outputs": ("Results that a loop collects hold", "move each to the CPU"),
     "full-logits": ("Logits of unused positions hold", "select the positions before the last layer"),

@@ -7,12 +7,16 @@ import numpy as np
 from snapreport.findings.advice_births import births
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, AdviceEvidence
 from snapreport.findings.element_size import computes_in_32_bits
-from snapreport.findings.mixed_precision import is_low_precision
+from snapreport.findings.mixed_precision import MARGIN, is_low_precision
 from snapreport.findings.saving import bytes_over_time, share_with_cost
 from snapreport.sentence import bytes_part, sentence
 from snapreport.timeline.phases import OPTIMIZER_STEP
 
 _MIN_FROZEN_SHARE = 0.5
+_MIN_PEAK_SHARE = 0.25
+"""Of the peak: where activations, whose types casts may change either way, may need more than now, fewer weights leave
+an estimate.
+"""
 _MIN_BYTES = 1 << 20
 _SHARDED = r"/torch/distributed/fsdp/|/deepspeed/runtime/zero/"
 """Gathers whole weights, whose gradients are parts of other sizes."""
@@ -57,6 +61,7 @@ def frozen_base(context: AdviceContext) -> Advice | None:
     weights = context.timeline.allocated - bytes_over_time(context.timeline, np.flatnonzero(mask)) // 2
     activations = bytes_over_time(context.timeline, np.flatnonzero(context.category("activation"))) // 2
     known = computes_in_32_bits(context)
+    peak = context.timeline.peak_bytes
     highest = max(int((weights + activations).max()), on_device if is_cast else 0)
     types = [] if known else ["A snapshot does not record types: weights in 16 bits already save nothing."]
     return Advice(
@@ -80,9 +85,8 @@ def frozen_base(context: AdviceContext) -> Advice | None:
         "https://huggingface.co/docs/peft/developer_guides/quantization",
         cast,
         share,
-        # Where most is activations, whose types the casts may change either way, more may be needed than now.
-        confidence="inferred" if known and highest < context.timeline.peak_bytes else "estimate",
-        peak_range=(least, highest),
+        confidence="inferred" if known and (highest < peak or size >= _MIN_PEAK_SHARE * peak) else "estimate",
+        peak_range=(int(least * (1 - MARGIN)), highest),
         evidence=FrozenEvidence(frozen_bytes=size, loaded_peak_bytes=int(loaded.max())),
         effort=ONE_LINE,
         line="base.to(torch.bfloat16)" if is_cast else 'base.to("cuda", torch.bfloat16)',

@@ -5,6 +5,7 @@ from __future__ import annotations
 from math import isqrt
 
 import numpy as np
+import polars as pl
 
 from snapreport.findings.advice_births import LINEAR, births
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
@@ -92,16 +93,15 @@ def _few_follow(size: np.ndarray, linear: np.ndarray, function: np.ndarray) -> n
 
 
 def _most_runs(context: AdviceContext) -> np.ndarray:
-    """Int64 per stack: how often it allocates between two backward passes at most. A request that failed in the first
-    layer is alive once, and ran in every layer of the steps before. 0 where no backward pass runs.
+    """Int64 per stack: how often it allocates one size between two backward passes at most. A request that failed in
+    the first layer is alive once, and ran in every layer of the steps before. 0 where no backward pass runs.
     """
-    begun, traced = backward_passes(context), context.born >= 0
-    stacks = int(context.stack.max(initial=0)) + 1
-    if not begun.any():
-        return np.zeros(stacks, np.int64)
-    pairs, runs = np.unique(begun[context.born[traced]] * stacks + context.stack[traced], return_counts=True)
-    most = np.zeros(stacks, np.int64)
-    np.maximum.at(most, pairs % stacks, runs)
+    begun, rows = backward_passes(context), births(context).rows
+    most = np.zeros(int(context.stack.max(initial=0)) + 1, np.int64)
+    if begun.any():
+        made = {"stack": context.stack[rows], "size": context.size[rows], "pass": begun[context.born[rows]]}
+        runs = pl.DataFrame(made).group_by("stack", "size", "pass").len()
+        np.maximum.at(most, runs["stack"].to_numpy(), runs["len"].to_numpy())
     return most
 
 

@@ -11,9 +11,11 @@ from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
 from snapreport.findings.graphs import backward_passes
 from snapreport.findings.live import names_of
 from snapreport.sentence import sentence
-from snapreport.timeline.phases import FORWARD
+from snapreport.timeline.phases import BACKWARD, FORWARD, NONE
 
 _INDEX_BYTES = 8  # bytes of an element of functional.one_hot
+_LOGITS_AND_LABELS = 3
+"""Tensors of one size before a divergence, with the logarithms of the logits: a teacher's logits are a fourth."""
 _NEIGHBOURS = 6
 """Allocations after the cast within which the product with the logits follows."""
 
@@ -61,6 +63,16 @@ def one_hot(context: AdviceContext) -> Advice | None:
             # Logits are there when the last of them, the product, is made.
             if len(made) and _is_beside(context, hot, made):
                 mask[np.append(made, rows[at])] = True
+    what = "One-hot vectors and their product with the logits"
+    same = "cross_entropy(logits, index) and nll_loss(log_probabilities, index) give the same loss."
+    call = "cross_entropy(logits, index)"
+    if not mask.any():
+        mask = _smoothed_labels(context)
+        what, call = (
+            "Smoothed labels and what kl_div() computes of them",
+            "cross_entropy(logits, index, label_smoothing=0.1)",
+        )
+        same = sentence("`{call}` gives the same loss, with the share of the other classes.", call=call)
     bytes_ = context.bytes_at_peak(mask)
     if not context.is_much(bytes_):
         return None
@@ -70,18 +82,38 @@ def one_hot(context: AdviceContext) -> Advice | None:
         "Give the loss indices of classes instead of one-hot vectors",
         [
             sentence(
-                "One-hot vectors and their product with the logits hold {}, from {}.",
-                context.share(bytes_),
-                names_of(context.snapshot).line(first),
+                "{what} hold {}, from {}.", context.share(bytes_), names_of(context.snapshot).line(first), what=what
             ),
-            "cross_entropy(logits, index) and nll_loss(log_probabilities, index) give the same loss.",
+            same,
         ],
         "torch.nn.functional.cross_entropy",
         "https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.cross_entropy.html",
         mask,
         effort=ONE_LINE,
-        line="loss = torch.nn.functional.cross_entropy(logits, index)",
+        line=f"loss = torch.nn.functional.{call}",
     )
+
+
+def _smoothed_labels(context: AdviceContext) -> np.ndarray:
+    """Bool per allocation: smoothed labels that a line of the program writes out for ``kl_div``, and what that computes
+    of them. Of a teacher's probabilities the logits are there, too.
+    """
+    every, found = births(context), np.zeros(len(context.size), bool)
+    rows, size, stack = every.rows, every.size, every.stack
+    divergence = context.frames(r"torch/nn/functional\.py kl_div$")[stack]
+    by_program = context.own_frames[context.innermost()][stack] & (context.phases.innermost == NONE)[stack]
+    passes = backward_passes(context)[context.born[rows]]
+    for run in np.unique(passes[divergence]).tolist():
+        inside = np.flatnonzero(divergence & (passes == run))
+        whole = int(size[inside].max())
+        before = np.flatnonzero((passes == run) & (size == whole) & (stack > 0) & (np.arange(len(size)) < inside[0]))
+        # The logits, their logarithms, which the backward pass frees, and the labels, which it does not.
+        freed_in = context.free_stack[rows[before]]
+        kept = (freed_in > 0) & ~context.phases.runs(BACKWARD)[freed_in]
+        kept &= by_program[before] & (context.freed[rows[before]] > context.born[rows[inside[-1]]])
+        if whole >= 1 << 20 and kept.sum() == 1 and len(before) <= _LOGITS_AND_LABELS:
+            found[rows[np.append(before[kept], inside[size[inside] == whole])]] = True
+    return found
 
 
 def one_hot_inputs(context: AdviceContext) -> Advice | None:

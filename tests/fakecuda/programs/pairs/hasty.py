@@ -7,7 +7,7 @@ from __future__ import annotations
 import copy
 
 import torch
-from pairs.kit import DEVICE, REMEDY, Layer, floats, halves, integers, maybe_no_grad, program
+from pairs.kit import DEVICE, REMEDY, Layer, floats, halves, integers, program
 from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
@@ -42,7 +42,7 @@ def fluid() -> None:
         optimizer.step()
 
 
-@program(no_grad="no-grad retained-graphs", cpu="collected-outputs")
+@program(cpu="leak collected-outputs")
 def saliency() -> None:
     """Hooks put what each layer gives into lists, over all batches, for statistics afterwards."""
     net = nn.Sequential(*[m for w in (3, 48, 48, 48) for m in (nn.Conv2d(w, 48, 3, padding=1), nn.SiLU())]).to(DEVICE)
@@ -58,9 +58,8 @@ def saliency() -> None:
         if isinstance(module, nn.Conv2d):
             module.register_forward_hook(keeper(name))
     net.eval()
-    with maybe_no_grad():
-        for _ in range(10):
-            net(floats(4, 3, 128, 128))
+    for _ in range(10):
+        net(floats(4, 3, 128, 128))
     for kept in seen.values():
         torch.stack([one.mean((0, 2, 3)) for one in kept]).std(0)
 
@@ -86,7 +85,7 @@ def clients() -> None:
                 weight.copy_(sum(update[name].to(DEVICE) for update in updates) / len(updates))
 
 
-@program(cpu="collected-outputs")
+@program(cpu="leak")
 def trials() -> None:
     """Learning rates are tried one after the other; each trial's model and its optimizer stay in a list for later."""
     tried: list[tuple[float, object]] = []

@@ -82,7 +82,9 @@ def test_a_full_device_with_scattered_memory_says_both(name: str, size: str, lar
 
 def test_a_limit_of_the_process() -> None:
     (finding,) = ooms("oom_fraction")
-    assert finding.title == "Out of memory on cuda:0: a 375 MiB request failed with 77.3 GiB free on the device"
+    assert finding.title == (
+        "Out of memory on cuda:0 at a limit of this process: a 375 MiB request failed with 77.3 GiB free on the device"
+    )
     assert any("set_per_process_memory_fraction" in line for line in finding.detail)
 
 

@@ -155,13 +155,17 @@ def test_columns_are_those_of_the_frames() -> None:
     }
     frames |= {"frames": snapshot.frames(1), "blocks": snapshot.recording.devices[0].blocks}
     frames |= {name: exported[name].drop("snapshot") for name in ("stacks", "stack_frames")}
+    frames["category_curve"] = exported["category_curve"].drop("snapshot", "device")
+    in_width = snapshot.category_curve(0)
+    assert in_width.columns == ["position", *sorted(frames["category_curve"]["category"].unique())]
+    assert set(in_width.dtypes[1:]) == {pl.Int64}
     with_stacks = snapshot.allocations(0, with_stacks=True)
     frames["allocations with_stacks"] = with_stacks.drop(frames["allocations"].columns)
     assert written == {
         name: [(column, "Enum" if isinstance(kind, pl.Enum) else str(kind)) for column, kind in frame.schema.items()]
         for name, frame in frames.items()
     }
-    assert exported.keys() == (frames.keys() | {"category_curve"}) - {"allocations with_stacks", "modules", "frames"}
+    assert exported.keys() == frames.keys() - {"allocations with_stacks", "modules", "frames"}
 
 
 def test_the_table_of_check_is_its_help() -> None:

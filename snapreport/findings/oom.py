@@ -206,9 +206,9 @@ def _title(timeline: DeviceTimeline, s: Shortage, why: Verdict) -> str:
     text = sentence("Out of memory on {}: ", device_part(timeline.kind, timeline.device))
     if why == "limit":
         return sentence(
-            "{text}{request} request failed with {} free on the device",
+            "Out of memory on {} at a limit of this process: {request} request failed with {} free on the device",
+            device_part(timeline.kind, timeline.device),
             bytes_part(s.device_free or 0),
-            text=text,
             request=request,
         )
     if why == "unclear":

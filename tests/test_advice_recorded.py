@@ -81,3 +81,17 @@ def test_a_comparison_names_what_is_reserved_and_no_calls_from_elsewhere() -> No
     text = diff_text(diff(before, after))
     assert "peak reserved: 2.36 GiB → 7.11 GiB (+4.75 GiB, +202%)" in text
     assert "10 common steps: the peaks are equal" in text and "by stack" not in text
+
+
+def test_models_of_transformers_have_options() -> None:
+    """What other programs write themselves is an option there; few frozen weights are no first advice."""
+    found = advice("peft_lora")
+    assert found["checkpointing"].evidence["line"] == "model.gradient_checkpointing_enable()"
+    assert found["checkpointing"].evidence["where_unknown"] == "after the model is loaded"
+    assert found["frozen-base"].confidence == "estimate" and next(iter(found)) == "chunked-loss"
+
+
+def test_state_that_one_device_holds_is_not_on_every_gpu() -> None:
+    """nn.DataParallel: the optimizer runs on cuda:0 alone."""
+    found = [f for f in findings(recorded.load("two_gpus_dp")) if f.kind == "advice"]
+    assert not any("Shard" in finding.title for finding in found)

@@ -73,6 +73,7 @@ def _checkpointing(context: AdviceContext) -> Advice | None:
     of = sentence("{} repeated layers", counted) if counted else sentence("repeated layers")
     if passes > 1 and counted:
         of = sentence("{of} in each of {passes} forward passes", of=of, passes=passes)
+    has_option = context.is_transformers(mask)
     return Advice(
         "checkpointing",
         "Use activation checkpointing",
@@ -91,7 +92,10 @@ def _checkpointing(context: AdviceContext) -> Advice | None:
         share,
         evidence=LayersEvidence(layers=counted, modules=modules),
         effort=SLOWER,
-        line="x = torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False)",
+        line="model.gradient_checkpointing_enable()"
+        if has_option
+        else "x = torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False)",
+        place="after the model is loaded" if has_option else "",
     )
 
 

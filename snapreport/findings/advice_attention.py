@@ -52,6 +52,7 @@ def _written(context: AdviceContext) -> Advice | None:
     size = context.bytes_at_peak(mask)
     if not context.is_much(size):
         return None
+    has_option = context.is_transformers(mask)
     return Advice(
         "fused-attention",
         "Use scaled_dot_product_attention instead of separate matmul and softmax",
@@ -65,7 +66,8 @@ def _written(context: AdviceContext) -> Advice | None:
         mask,
         functions=("softmax",),
         effort=ONE_LINE,
-        line=_CALL,
+        line='model = AutoModel.from_pretrained(name, attn_implementation="sdpa")' if has_option else _CALL,
+        place="the call that loads the model" if has_option else "",
     )
 
 

@@ -94,9 +94,10 @@ class Advice:
     spares_peak: the allocations are needed at the peak itself, so that the title must not promise a lower one.
     is_partly: ``fraction`` stands for a part of each one's life, and ``why`` says what limits the saving.
     peak_range: the least and the highest peak, in bytes, where the remedy cannot be replayed exactly.
-    link: of the finding that the advice follows from, which is shown instead of the peak. effort: what the remedy takes
-    to apply. line: as it should read, where the rule says it. comes_first: a mistake whose bytes are known, although
-    no replay shows a lower peak. evidence: the rule's own numbers; the others are added.
+    link: of the finding that the advice follows from, which is shown instead of the peak. effort: what the remedy
+    takes to apply. line: as it should read, where the rule says it. place: of that line, where no stack trace has
+    it. comes_first: a mistake whose bytes are known, although no replay shows a lower peak. evidence: the rule's
+    own numbers; the others are added.
     """
 
     rule: str
@@ -115,6 +116,7 @@ class Advice:
     link: Link | None = None
     effort: Effort = REWRITE
     line: str | None = None
+    place: str = ""
     comes_first: bool = False
     evidence: AdviceEvidence = field(default_factory=AdviceEvidence)
 
@@ -306,6 +308,13 @@ class AdviceContext:
     def _texts(self) -> pl.Series:
         """String per frame: "file function"."""
         return frame_texts(self.snapshot.recording)
+
+    def is_transformers(self, mask: np.ndarray) -> bool:
+        """Whether models of Hugging Face's transformers allocate most of these bytes at the peak: they have options
+        for what other programs write themselves.
+        """
+        theirs = self.frames(r"/transformers/models/")[self.stack]
+        return 2 * self.bytes_at_peak(mask & theirs) > self.bytes_at_peak(mask)
 
     def texts_contain(self, pattern: str) -> np.ndarray:
         """Bool per frame: whether its text "file function" matches."""

@@ -60,6 +60,8 @@ def place_of(context: AdviceContext, advice: Advice) -> Place:
     if advice.rule == "empty-cache" and (churn := context.finding("churn")):
         (place, *_) = parts_of(churn.evidence["emptied_in"])
         return Place(f"{place.file}:{place.line}") if place.line else Place(unknown=_NO_STACKS)
+    if advice.place:
+        return Place(unknown=advice.place)
     if advice.effort == SETTING:
         return Place(unknown=_IN_ENVIRONMENT)
     if advice.rule in _AT_STEP:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
+import json
 import pickle
+from pathlib import Path
 
 import corpus
 import polars as pl
@@ -71,6 +74,33 @@ def test_categories_add_up_at_every_event() -> None:
         shown = dict(last.select("category", "allocated").iter_rows())
         assert shown == {name: curve[name][position + 1] for name in names}
     assert len(changes) < 2 * len(curve)
+    times = snapshot.events(0)["time_us"]
+    assert changes.filter(pl.col("position") < 0)["time_us"].null_count() == len(names)
+    traced = changes.filter(pl.col("position") >= 0)
+    assert traced["time_us"].to_list() == times.gather(traced["position"]).to_list()
+
+
+PROFILER = ("PARAMETER", "OPTIMIZER_STATE", "INPUT", "TEMPORARY", "ACTIVATION", "GRADIENT", "AUTOGRAD_DETAIL", None)
+
+
+def test_a_memory_timeline_is_the_profilers(tmp_path: Path) -> None:
+    """Its columns in PyTorch's order, where it is installed; a row for each time, by slow sums."""
+    arguments = ["export", str(RECORDING), "--to", "memory-timeline", "-o", str(tmp_path / "t.json"), "--device", "0"]
+    assert CliRunner().invoke(main, arguments).exit_code == 0
+    times, sizes = json.loads((tmp_path / "t.json").read_text())
+    snapshot = corpus.loaded(RECORDING)
+    rows, events = plain_rows(snapshot), snapshot.events(0)["time_us"].to_list()
+    assert times == [min(events), *sorted(set(events))]
+    assert {len(one) for one in sizes} == {9} and {one[0] for one in sizes} == {0}
+    known = [name and name.lower().replace("_", " ") for name in PROFILER]
+    for at in (0, 1, 17, 300, len(times) - 1):
+        last = max(event for event, time in enumerate(events) if time <= times[at]) if at else -1
+        bytes_of = [live_bytes([row for row in rows if row["category"] == name], last) for name in known[:-1]]
+        assert sizes[at][1:] == [*bytes_of, live_bytes(rows, last) - sum(bytes_of)]
+    if importlib.util.find_spec("torch"):
+        from torch.profiler import _memory_profiler
+
+        assert tuple(one and one.name for one in _memory_profiler._CATEGORY_TO_COLORS) == PROFILER
 
 
 def step(number: int, peak: int, growth: int | None, duration: int | None) -> StepMemory:

@@ -14,6 +14,7 @@ import click
 from snapreport import plugins, progress
 from snapreport.commands.shared import (
     category_options,
+    device_option,
     expanded_paths,
     force_option,
     load_all,
@@ -38,11 +39,12 @@ _NEEDS = {
     "png": "matplotlib",
 }
 _TRACES = ("perfetto", "chrome-trace")
+_TIMELINES = ("memory-timeline",)
 _PROFILES = ("pprof", "speedscope", "folded")
 _FOLDERS = ("parquet", "csv")
 _DATABASES = ("duckdb", "sqlite")
 _PICTURES = ("svg", "png")
-FORMATS = (*_TRACES, *_PROFILES, *_FOLDERS, *_DATABASES, *_PICTURES)
+FORMATS = (*_TRACES, *_TIMELINES, *_PROFILES, *_FOLDERS, *_DATABASES, *_PICTURES)
 _OF_OTHERS = tuple(name for name in plugins.names(plugins.EXPORTERS) if name not in FORMATS)
 
 
@@ -73,6 +75,7 @@ _OF_OTHERS = tuple(name for name in plugins.names(plugins.EXPORTERS) if name not
     help="Of the same: allocations by the stack trace that made them, or segments by that which made PyTorch call "
     "cudaMalloc for them.",
 )
+@device_option
 @category_options
 @redact_options
 @redact_prefix_option
@@ -84,6 +87,7 @@ def export(
     output: str,
     at: str,
     of: str,
+    devices: tuple[int, ...],
     rules: str | None,
     no_inference: bool,
     redact: bool,
@@ -93,7 +97,8 @@ def export(
 ) -> None:
     """Write snapshots in the format of another tool.
 
-    perfetto and chrome-trace are memory over time; pprof, speedscope and folded are bytes by stack trace at one moment;
+    perfetto and chrome-trace are memory over time; memory-timeline is what torch.profiler's export_memory_timeline
+    wrote; pprof, speedscope and folded are bytes by stack trace at one moment;
     parquet, csv, duckdb and sqlite are tables; svg and png are pictures.
     """
     for name, given in (("at", at != "peak"), ("of", of != "allocations")):
@@ -106,14 +111,14 @@ def export(
     if kind not in _FOLDERS:
         check_output(output, snaps, "the export", force=force)
     with progress.shown():
-        snapshots = load_all(snaps, rules, inference=not no_inference, redaction=redaction)
+        snapshots = load_all(snaps, rules, inference=not no_inference, redaction=redaction, devices=devices)
         if kind in _FOLDERS:
             _write_folders(snapshots, kind, Path(output), force)
         elif kind in _DATABASES:
             _write_database(snapshots, kind, output)
         else:
             pipe_safe(lambda: _write_stream(snapshots, kind, output, at, of))
-    if kind in _TRACES:
+    if kind in (*_TRACES, *_TIMELINES):
         from snapreport.exporting.trace_files import without_times
 
         for name in without_times(snapshots):
@@ -151,6 +156,10 @@ def _writer(snapshots: Sequence[Snapshot], kind: str, at: str, of: str) -> Calla
 
         trace: Any = {"perfetto": trace_files.write_perfetto, "chrome-trace": trace_files.write_chrome_trace}[kind]
         return lambda file: trace(snapshots, file)
+    if kind in _TIMELINES:
+        from snapreport.exporting.memory_timeline import write_memory_timeline
+
+        return lambda file: write_memory_timeline(snapshots, file)
     if kind in _OF_OTHERS:
         of_others = plugins.load(plugins.EXPORTERS, kind)
         return lambda file: of_others(snapshots, file)

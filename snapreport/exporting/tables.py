@@ -20,7 +20,7 @@ _OF_A_DEVICE: dict[str, Callable[[Snapshot, int], pl.DataFrame]] = {
     "allocations": lambda snapshot, device: snapshot.allocations(device, with_stacks=True),
     "events": lambda snapshot, device: snapshot.events(device).with_row_index("event"),
     "curve": lambda snapshot, device: snapshot.curve(device),
-    "category_curve": lambda snapshot, device: _category_changes(snapshot.category_curve(device)),
+    "category_curve": lambda snapshot, device: _category_changes(snapshot, device),
     "segments": lambda snapshot, device: snapshot.segments(device).with_row_index("segment"),
     "blocks": lambda snapshot, device: snapshot.recording.devices[device].blocks,
     "steps": lambda snapshot, device: snapshot.steps(device),
@@ -44,16 +44,22 @@ def tables(snapshot: Snapshot) -> Iterator[tuple[str, pl.DataFrame]]:
     yield "stack_frames", _stack_frames(snapshot.recording).select(name, pl.all())
 
 
-def _category_changes(curve: pl.DataFrame) -> pl.DataFrame:
-    """A row for each change: ``position`` Int32, ``category`` String, ``allocated`` Int64 of it from then on."""
-    position = pl.col("position")
+def _category_changes(snapshot: Snapshot, device: int) -> pl.DataFrame:
+    """A row for each change: ``position`` Int32, ``time_us`` Int64 null, ``category`` String, ``allocated`` Int64 of it
+    from then on.
+    """
+    position, time = pl.col("position"), pl.col("time_us")
+    curve = snapshot.category_curve(device)
+    names = curve.columns[1:]
+    times = pl.concat([pl.Series("time_us", [None], pl.Int64), snapshot.events(device)["time_us"].cast(pl.Int64)])
+    curve = curve.with_columns(times)
     changes = [
         curve.filter((position < 0) | (pl.col(name) != pl.col(name).shift())).select(
-            position, category=pl.lit(name), allocated=pl.col(name)
+            position, time, category=pl.lit(name), allocated=pl.col(name)
         )
-        for name in curve.columns[1:]
+        for name in names
     ]
-    schema = {"position": pl.Int32, "category": pl.String, "allocated": pl.Int64}
+    schema = {"position": pl.Int32, "time_us": pl.Int64, "category": pl.String, "allocated": pl.Int64}
     return pl.concat(changes).sort("position", maintain_order=True) if changes else pl.DataFrame(schema=schema)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from scripted import MIB, Script
-from test_findings_advice import BACKWARD, FORWARD, TORCH, WEIGHTS
+from test_findings_advice import BACKWARD, FORWARD, OPTIMIZER, TORCH, WEIGHTS
 
 import snapreport
 from snapreport.findings.advice_context import AdviceContext
@@ -125,3 +125,22 @@ def test_more_parameters_are_not_searched(tmp_path: Path) -> None:
     """The search takes the square of their number: 50 s for 45,000."""
     assert counted(tmp_path, (800, LAYER)) == 800
     assert counted(tmp_path, (801, LAYER)) == 0
+
+
+def test_the_first_step_of_a_second_model_needs_what_that_of_the_first_did(tmp_path: Path) -> None:
+    """The request and the one like it before are both of a step, which makes an optimizer's state."""
+    script, kept = Script(), list[int]()
+    for _ in range(2):
+        for _ in range(4):
+            script.alloc("parameter", 20 * MIB, *WEIGHTS)
+        made = [script.alloc("activation", 8 * MIB, ("/app/model.py", "expand"), *FORWARD) for _ in range(4)]
+        while made:
+            script.alloc("gradient", 20 * MIB, *BACKWARD)
+            script.free(made.pop(), *BACKWARD)
+        kept += [len(script.events) + number for number in range(4)]
+        for _ in range(4):
+            script.alloc("state", 40 * MIB, *OPTIMIZER)
+    event, curve = kept[5], allocated(script)
+    oom = failed(script, event, tmp_path)
+    assert oom.evidence["phase"] == "optimizer step"
+    assert oom.evidence["missing_bytes"] == curve[-1] - curve[event - 1] - FREE

@@ -132,9 +132,10 @@ class _Pass:
             return 0
         number = int(self.number[np.searchsorted(self.births, at)])
         end = int(self.begins[number + 1]) if number + 1 < len(self.begins) else self.event
-        # An optimizer's first step makes its state, the others do not.
+        # An optimizer's first step makes its state, the others do not; of a request in a step that step is the rest.
         steps = np.flatnonzero((self.context.phases.innermost == OPTIMIZER_STEP)[self.stack[at:end]])
-        end = at + int(steps[0]) if len(steps) else end
+        if len(steps):
+            end = at + int(steps[0] or steps[-1] + 1)
         allocated = self.context.timeline.allocated
         grew = int(allocated[at + 1 : end + 1].max()) - int(allocated[at + 1])
         # What an earlier pass left, and left none then, may go before the end of this one.

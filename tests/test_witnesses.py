@@ -15,6 +15,7 @@ from pathlib import Path
 
 import corpus
 import pytest
+from scripted import Script
 
 import snapreport
 from snapreport.findings.diagnosis import headline
@@ -195,3 +196,24 @@ def rules_in(source: str) -> list[str]:
     calls = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
     given = (n.args[place[n.func.id]] for n in calls if isinstance(n.func, ast.Name) and n.func.id in place)
     return [str(name.value) for name in given if isinstance(name, ast.Constant)]
+
+
+def test_a_request_that_failed_counts_though_its_block_is_recorded(tmp_path: Path) -> None:
+    """Of predictions whose square is no whole number of blocks: the second square does not fit."""
+    square, block = 6001 * 6001 * 4, 6001 * 6001 * 4 // 512 * 512 + 512
+    sizes = {6000 * 6000 * 4: square, 6000 * 4: 6001 * 4}
+    raw = corpus.raw(RECORDINGS / "regression.pickle.xz")
+    events = [{**event, "size": sizes.get(event["size"], event["size"])} for event in raw["device_traces"][0]]
+    at = [event["action"] == "alloc" and event["size"] == square for event in events]
+    second = at.index(True, at.index(True) + 1)
+    live: dict[int, tuple[str, int]] = {}
+    for event in events[:second]:
+        if event["action"] == "alloc":
+            live[event["addr"]] = "", event["size"]
+        elif event["action"] == "free_completed":
+            live.pop(event["addr"], None)
+    failed = {**events[second], "action": "oom", "addr": 0, "size": block, "device_free": 1 << 20}
+    path = tmp_path / "failed.pickle"
+    path.write_bytes(pickle.dumps(Script(events=[*events[:second], failed], live=live).raw()))
+    (finding,) = (f for f in findings(snapreport.load(path)) if labels(f) == "broadcast")
+    assert finding.evidence["at_peak_bytes"] == square + block

@@ -69,7 +69,8 @@ def test_four_graphs_that_wait_for_one_backward_pass(tmp_path: Path) -> None:
     found = advice["backward-each"]
     assert found.title.startswith("Call backward() after each forward pass: peak ") and found.confidence == "estimate"
     assert found.evidence["passes"] == 4 and found.evidence["saving"]["saves_bytes"] == 3 * PASS
-    assert "4 repeated layers in each of 4 forward passes" in advice["checkpointing"].detail[0]
+    # No number: neither parameters nor calls of other lines prove it.
+    assert advice["checkpointing"].detail[0].startswith("Activations of repeated layers hold ")
 
 
 @pytest.mark.parametrize(("passes", "together"), [(4, False), (1, True)])
@@ -78,7 +79,7 @@ def test_one_graph_at_a_time(tmp_path: Path, passes: int, together: bool) -> Non
     steps(script, 4, passes, together=together)
     advice = advised(script.raw(), tmp_path)
     assert not {"backward-each", "no-grad"} & advice.keys()
-    assert "4 repeated layers hold" in advice["checkpointing"].detail[0]
+    assert advice["checkpointing"].detail[0].startswith("Activations of repeated layers hold ")
 
 
 def test_a_stage_of_a_pipeline_holds_its_micro_batches(tmp_path: Path) -> None:

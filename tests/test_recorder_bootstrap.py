@@ -145,7 +145,7 @@ def test_options_travel() -> None:
     [
         ({"stacks": "java"}, "stacks is 'java'; it can be python, all"),
         ({"max_entries": True}, "max_entries is True"),
-        ({"steps": (3, 3)}, "steps are 3:3"),
+        ({"steps": (3, 3)}, "steps: 3:3 is no step"),
         ({"everry": 3}, "everry"),
     ],
 )

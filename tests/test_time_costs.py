@@ -84,6 +84,31 @@ def test_costs_by_hand(tmp_path: Path) -> None:
     assert "took 4.0 ms" in text and "2.0 ms more in cudaMalloc" in text
 
 
+def test_segments_given_back_by_hand(tmp_path: Path) -> None:
+    """Three calls of cudaFree: by ``empty_cache()``, by a request that had to be tried again, and near no segment."""
+    callers = [[("/x/torch/cuda/memory.py", "empty_cache"), ("/a/t.py", "main")], [("/a/m.py", "forward")]]
+    trace: list[dict[str, Any]] = []
+    events: list[dict[str, Any]] = [activity("cpu_op", "aten::empty", 0, 1)]
+    for number, caller in enumerate(callers):
+        at, block = 1000 * number + 100, {"addr": (number + 1) << 30, "size": 4 << 20, "stream": 0}
+        for after, action in enumerate(("segment_alloc", "alloc", "free_requested", "free_completed", "segment_free")):
+            frames = caller if action == "segment_free" else [("/a/t.py", "main")]
+            named = [{"filename": file, "line": 1, "name": name} for file, name in frames]
+            trace.append({"action": action, **block, "time_us": START + at + 10 * after, "frames": named})
+        memory = {"Bytes": 1, "Addr": block["addr"], "Device Type": 1, "Device Id": 0}
+        where = {"ph": "i", "cat": "cpu_instant_event", "pid": 1, "tid": 1}
+        events.append({**where, "name": "[memory]", "ts": at + 10, "args": memory})
+        events.append(activity("cuda_runtime", "cudaFree", at + 41, 20 + number))
+    events += [activity("cuda_runtime", "cudaFree", 5000, 7), activity("cpu_op", "aten::empty", 6000, 1)]
+    snapshot, profile = tmp_path / "run.pickle", tmp_path / "trace.json"
+    snapshot.write_bytes(pickle.dumps({"segments": [], "device_traces": [trace]}))
+    profile.write_text(json.dumps({"baseTimeNanoseconds": START * 1000, "traceEvents": events}))
+    time = cli.in_process("stats", snapshot, "--profile", profile, "--json").json["snapshots"][0]["time"]
+    assert {one["cause"]: (one["count"], one["host_us"]) for one in time["costs"]} == {
+        "empty_cache": (1, 20), "retry": (1, 21), "cudaFree": (1, 7),
+    }  # fmt: skip
+
+
 def test_a_trace_of_another_run_is_refused(tmp_path: Path) -> None:
     snapshot, trace = by_hand(tmp_path)
     document = json.loads(trace.read_text())

@@ -78,7 +78,7 @@ def _share(ctx: click.Context, param: click.Parameter, value: str | None) -> flo
 )  # fmt: skip
 @click.option(
     "--profile", metavar="A:B", callback=_steps,
-    help="Write a torch.profiler trace of steps A to B-1 beside the snapshots, which reports and stats then show.",
+    help="Write a torch.profiler trace of steps A to B-1 beside the snapshots; reports and stats of them show it.",
 )  # fmt: skip
 @click.option("--every", metavar="N", type=click.IntRange(1), help="Dump after every N steps.")
 @click.option(

@@ -34,7 +34,7 @@ def write_memory_timeline(snapshots: Sequence[Snapshot], file: BinaryIO) -> None
 
 
 def _rows(snapshot: Snapshot, timeline: DeviceTimeline) -> tuple[np.ndarray, np.ndarray]:
-    """Int64 µs, and bytes by column: before the first event, then after the last event of each time."""
+    """Int64 times in µs, and a row of Int64 bytes for each: before the first event, then once for each later time."""
     curve = snapshot.category_curve(timeline.device)
     sizes = np.zeros((len(curve), 1 + len(ORDER)), np.int64)
     for column, name in enumerate(ORDER, 1):

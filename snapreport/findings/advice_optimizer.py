@@ -30,7 +30,7 @@ _OPTIMIZERS = {
     "rprop": "Rprop",
     "_adafactor": "Adafactor",
 }
-"""By the name of the file in torch.optim, which Adam and AdamW share: the class of the optimizer."""
+"""File in torch.optim → class of the optimizer. Adam and AdamW share a file."""
 _FUSED = ("AdamW", "SGD")
 """Optimizers with a fused kernel on every GPU: that of Adagrad is for the CPU alone up to PyTorch 2.9."""
 EIGHT_BIT = 0.75
@@ -40,7 +40,7 @@ FEWEST_PASSES = 3
 _ADAM = "(?i)adam"
 """Other optimizers have no ready one of torchao in their place."""
 _REPLICATED = r"torch/nn/parallel/(parallel_apply|data_parallel|replicate)\.py"
-"""DataParallel: the optimizer's state is on one device alone."""
+"""Frames of DataParallel, which keeps the state of the optimizer on one device."""
 MUCH_STATE = 0.4
 """Of the peak: optimizer state is moved to the CPU only where it is most of the problem, for every step then waits."""
 
@@ -98,7 +98,7 @@ def _foreach(context: AdviceContext) -> Advice | None:
 
 
 def _foreach_optimizer(context: AdviceContext, mask: np.ndarray) -> str:
-    """The class of torch.optim whose temporaries hold most at the peak; "" for one that is not known."""
+    """The class in torch.optim whose temporaries hold most at the peak; "" where none of the files is known."""
     held = np.bincount(context.stack, context.size * (mask & context.at_peak), len(context.phases.innermost))
     bytes_of = {
         name: float(held[context.frames(rf"torch/optim/{module}\.py _multi_tensor_")].sum())

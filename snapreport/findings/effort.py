@@ -169,7 +169,7 @@ def _calling(context: AdviceContext, stacks: np.ndarray, size: np.ndarray, *, is
 
 
 def _calls_all(context: AdviceContext, frame: int) -> bool:
-    """Whether a line outside of functions calls nearly all of the allocations that have a stack trace."""
+    """Whether a frame is the line of a module that starts nearly all of the program: it tells no place to change."""
     recording = context.snapshot.recording
     if recording.frames["name"][frame] != "<module>":
         return False

@@ -63,7 +63,7 @@ def peak(digest: Digest, measure: str) -> int:
 
 
 def _levels_of(found: Sequence[Entry], measure: str) -> list[Level]:
-    """Another PyTorch begins a level: its kernels and its allocator need other memory for the same program."""
+    """Levels of a measure. A new version of PyTorch starts one: the same program needs other memory with it."""
     breaks = {n for n in range(1, len(found)) if _torch_change(found, n)}
     return levels([peak(entry.digest, measure) for entry in found], _UNITS[measure], breaks)
 

@@ -1,4 +1,4 @@
-"""The ``torch.profiler`` trace of the run that a snapshot is of: given, or written beside it by our recorder."""
+"""The ``torch.profiler`` trace of the run that a snapshot shows: given, or written beside it by our recorder."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class RunProfile:
 
 
 def profile_beside(path: str, recorder: RecorderMetadata | None) -> RunProfile | None:
-    """The trace that the recorder names, where it lies in the folder of the snapshot at ``path``."""
+    """The trace that the recorder names, if it is in the folder of the snapshot at ``path``."""
     if recorder is None or not _NAME.fullmatch(recorder.profile) or path == "-" or is_remote(path):
         return None
     beside = Path(path).with_name(recorder.profile)

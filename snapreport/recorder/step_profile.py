@@ -36,7 +36,7 @@ class StepProfile:
 
     @property
     def name(self) -> str | None:
-        """Of the file that is or will be written; None before the first of the steps."""
+        """Name of the trace's file, which may not be whole yet; None before the first of the steps."""
         return self.path.name if self.path else None
 
     def step(self, number: int, path: Callable[[], Path]) -> None:

@@ -59,7 +59,8 @@ def time_table(costs: TimeCosts) -> TimeTable:
     if not costs.has_calls:
         sentences.append("It has no calls of CUDA, no kernels and no copies: ProfilerActivity.CUDA was not recorded.")
     if not costs.costs:
-        sentences.append("Nothing in it was caused by memory: no allocation, copy or recomputation.")
+        nothing = "Nothing in it was caused by memory: no allocation, copy or recomputation."
+        sentences.append(nothing if costs.has_calls else "Nothing in it is computed again for a checkpoint.")
     return TimeTable(title, rows if costs.costs else [], sentences)
 
 

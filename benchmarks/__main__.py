@@ -11,9 +11,6 @@ interactions
         the same in Chromium, on 920,183 events: slider, keys, sorting, hovering, zooming and first switches beside
         their targets, also at a quarter of the processor's speed; reports (.html) may be given too, and larger samples
         have targets of their own: --samples huge:3000000 huge:5000000
-first-picture
-        reports of 22 thousand to 2.83 million events with and without a stored tile: bytes, and the times of
-        the first picture, the first frame on screen and the finished page
 shapes  25 shapes of 300,000 events (--sizes): processor time of a load and of a report, and memory, as multiples of
         the bare unpickling, beside their limits; names of shapes may be given
 growth  10 thousand to 5 million events in two families: time, memory and bytes per event, and the knee in memory
@@ -70,7 +67,6 @@ from typing import Any
 from benchmarks import (
     categories,
     findings,
-    first_picture,
     fit,
     fit_remedies,
     fuzz,
@@ -281,7 +277,6 @@ BENCHMARKS: dict[str, Benchmark] = {
     "exports": beside_peers(["huge:1000000"], peers.exports),
     "switches": in_chromium(switches),
     "interactions": in_chromium(interactions),
-    "first-picture": in_chromium(first_picture),
     "growth": of_rows(lambda run: growth.grow(run.folder, run.empty, run.options.most), growth.table),
     "shapes": of_shapes,
     "findings": of_findings,
@@ -298,7 +293,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "soak": of_soak,
     "job": of_job,
 }
-BROWSED = ("sizes", "peers", "switches", "interactions", "first-picture", "soak", "whatif", "job")
+BROWSED = ("sizes", "peers", "switches", "interactions", "soak", "whatif", "job")
 
 
 def main() -> None:

@@ -13,7 +13,7 @@ events: 29 bytes each (action, address, size, time, stack)  26
 allocations, curves, blocks                                 60
 arenas of Python that a few objects of reading hold          8
 columns and their encoding                                  40
-temporary arrays, at most (blocks, the stored tile)         50
+temporary arrays, at most (blocks)                         50
 ========================================================  ====
 """
 

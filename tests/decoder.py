@@ -172,7 +172,7 @@ class DecodedDevice:
 
 
 class Report:
-    """A written report: ``manifest``, ``section(name)``, ``device(i)``, ``stacks()``, ``tiles(i)``."""
+    """A written report: ``manifest``, ``section(name)``, ``device(i)``, ``stacks()``."""
 
     def __init__(self, html: str) -> None:
         parser = Blobs()
@@ -180,7 +180,7 @@ class Report:
         self.blobs = {name: text.strip() for name, text in parser.text.items()}
         self._read: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
         self.manifest: dict[str, Any] = self._blob("main")[0]["manifest"]
-        assert self.manifest["format"] == 2
+        assert self.manifest["format"] == 3
 
     def _blob(self, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
         if name not in self._read:
@@ -232,16 +232,3 @@ class Report:
                 held[node] = frame
         assert next(gaps, None) is None and sorted(held) == list(range(len(held)))
         return [held[node] for node in range(len(held))]
-
-    def tiles(self, index: int) -> dict[tuple[int, int], dict[str, np.ndarray]]:
-        """Stored tiles of a device: (level, tile) → spans by column name."""
-        tiles: dict[tuple[int, int], dict[str, np.ndarray]] = {}
-        if f"d{index}.tiles" not in self.manifest["sections"]:
-            return tiles
-        for name, values in self.section(f"d{index}.tiles").items():
-            prefix, *place = name.split(".")
-            if prefix != f"d{index}" or len(place) != 3:
-                continue  # a blob may hold several sections
-            level, tile, what = place
-            tiles.setdefault((int(level), int(tile)), {})[what] = values
-        return tiles

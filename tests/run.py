@@ -32,9 +32,9 @@ from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent
 ROOT = TESTS.parent
-# Tests of --quick: files that take two to six seconds each, over reading, timeline, findings, mesh and packaging.
+# Tests of --quick: files that take two to six seconds each, over reading, timeline, findings and packaging.
 QUICK = (
-    "test_activity.py", "test_dominant.py", "test_findings_kept.py", "test_noise.py", "test_number_format.py",
+    "test_activity.py", "test_findings_kept.py", "test_noise.py", "test_number_format.py",
     "test_packaging.py", "test_source_lines.py",
 )  # fmt: skip
 FAKE_TORCH = ["2.9.1"]

@@ -18,7 +18,6 @@ from test_bad_input import GOOD
 from test_opening import expected as expected_opening
 
 import snapreport
-from snapreport.mesh import levels
 
 
 def test_opens_offline_without_a_request_or_an_error(
@@ -50,21 +49,6 @@ def test_opens_offline_without_a_request_or_an_error(
     assert opened.view()["view"] == "timeline" and pictures == 1
     drawn = opened.js("snapreport.drawn()")
     assert drawn["pending"] == 0 and (not with_data or drawn["triangles"] > 0)
-
-
-def test_opens_on_a_stored_tile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, open_report: Callable[..., Any]
-) -> None:
-    """With and without a tile in the file, the first picture is drawn once and then completed."""
-    drawn = []
-    for threshold in (1, levels.STORED_ABOVE):
-        monkeypatch.setattr(levels, "STORED_ABOVE", threshold)
-        out = tmp_path / f"{threshold}.html"
-        snapreport.write_report([corpus.loaded(corpus.path_of("oom"))], out)
-        opened = open_report(out)
-        assert opened.js("performance.getEntriesByName('snapreport:first-picture').length") == 1
-        drawn.append(opened.js("snapreport.drawn()"))
-    assert drawn[0]["pending"] == drawn[1]["pending"] == 0 and drawn[0]["triangles"] > 0 and drawn[1]["triangles"] > 0
 
 
 @pytest.mark.parametrize(

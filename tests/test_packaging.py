@@ -40,7 +40,7 @@ FLOORS = [
     {"reading", "packing", "recorder"},
     {"timeline"},
     {"allocator"},
-    {"mesh", "search"},
+    {"search"},
     {"snapshot"},
     {"findings"},
     {"forecast", "exporting"},

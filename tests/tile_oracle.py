@@ -1,4 +1,4 @@
-"""Levels of detail, computed column by column from their description: the third, slow way to the same spans.
+"""Levels of detail, computed column by column from their description: the slow way to the page's spans.
 
 Without snapreport. A position is ``s`` = event + 1, so that ``s = 0`` is the state before the first event.
 """
@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
+import oracle
 
 COLUMNS = 1024
 ROWS = 1024
@@ -33,12 +36,29 @@ class Lives:
     allocated: Sequence[int]
 
 
+def lives_of(device: oracle.Device, stacks: Sequence[int]) -> Lives:
+    """A device's allocations; ``stacks``: the number of each one's stack."""
+    after = len(device.events) + 1
+    return Lives(
+        start=[a.alloc_event + 1 for a in device.allocations],
+        end=[after if a.free_event < 0 else a.free_event + 1 for a in device.allocations],
+        size=[a.size for a in device.allocations],
+        stack=stacks,
+        allocated=device.allocated,
+    )
+
+
 def depth(positions: int) -> int:
     """The exact level m: the smallest with COLUMNS * 2**m >= positions."""
     m = 0
     while COLUMNS * 2**m < positions:
         m += 1
     return m
+
+
+def tiles(positions: int, level: int) -> int:
+    """Tiles of a level that hold at least one position."""
+    return -(-positions // (COLUMNS * 2 ** (depth(positions) - level)))
 
 
 def tolerance(allocated: Sequence[int], y_level: int = 0) -> float:
@@ -77,7 +97,8 @@ def groups(lives: Lives, visible: list[int], tol: float) -> dict[int, int]:
 def tile_spans(lives: Lives, level: int, tile: int, y_level: int = 0) -> list[Span]:
     """All spans of a tile in stacking order."""
     columns = samples(lives.allocated, level, tile)
-    live = [[i for i in range(len(lives.size)) if lives.start[i] <= s < lives.end[i]] for s in columns]
+    start, end = np.array(lives.start), np.array(lives.end)
+    live = [np.flatnonzero((start <= s) & (s < end)).tolist() for s in columns]
     visible = sorted({i for ids in live for i in ids})
     group = groups(lives, visible, tolerance(lives.allocated, y_level))
     rows: dict[int, dict[int, tuple[int, int, int, int]]] = {}

@@ -131,10 +131,10 @@ class BrokenAnnotations(Struct):
 
 class RawDevice(Struct, forbid_unknown_fields=True):
     """A device of a snapshot. ``device``: the recorder's number, not unique where a report has several files;
-    ``peak_event``: -1 before the first event; ``time0``: µs of event 0 on the snapshot's clock; ``levels``: of the
-    event axis, whose tiles are stored; ``named_bytes``: of the peak, those of a known category;
-    ``counted_bytes``: what ``torch.cuda.max_memory_allocated()`` would report, where it is known; ``names_only``:
-    whether ``metadata`` are names of tensors alone;
+    ``peak_event``: -1 before the first event; ``time0``: µs of event 0 on the snapshot's clock;
+    ``named_bytes``: of the peak, those of a known category; ``counted_bytes``: what
+    ``torch.cuda.max_memory_allocated()`` would report, where it is known; ``names_only``: whether ``metadata`` are
+    names of tensors alone;
     ``completions_differ``: whether completions of frees have stacks other than those of their requests;
     ``settings_since_2_12``: whether PyTorch 2.12 or newer read the allocator's settings;
     ``left_out``: columns and sections that a size limit kept out, whose values read as 0.
@@ -153,8 +153,6 @@ class RawDevice(Struct, forbid_unknown_fields=True):
     ghosts: int
     freed: int
     time0: int | None
-    levels: list[int]
-    stored_rows: Any
     actions: list[str]
     categories: list[str]
     category_sources: list[str]

@@ -12,8 +12,6 @@ from msgspec.structs import replace
 from snapreport.allocator.settings import read_since_2_12
 from snapreport.contracts import plain
 from snapreport.findings.peak import counted_by_torch
-from snapreport.mesh.levels import Tile, pyramid, stored_tile
-from snapreport.mesh.stacking import Lifetimes
 from snapreport.packing.columns import Column
 from snapreport.process_memory import trim
 from snapreport.report.activity_columns import activity_columns
@@ -91,7 +89,6 @@ def device_tables(
     trim()
     actions = _add_other_events(columns, timeline, names, stack_base)
     segments = _add_segments(columns, snapshot.recording.devices[device].segments, names, stack_base)
-    lifetimes = device_lifetimes(timeline)
     events = timeline.events
     time0, activities = None, None
     if len(events) and events["time_us"].null_count() < len(events):
@@ -104,11 +101,6 @@ def device_tables(
         activities = activity_columns(timeline, time0, int(time.max()), f"{prefix}.activity")
         if activities:
             add(f"{prefix}.activities", activities.columns)
-    shape = pyramid(lifetimes.allocated)
-    stored = stored_tile(lifetimes, shape)
-    trim()
-    if stored:
-        add(f"{prefix}.tiles", _tile_columns(prefix, stored[0], timeline, stack_base))
     origin = timeline.allocations["origin"].cast(pl.String)
     stats["top_stacks_at_peak"] = [
         {"bytes": row["bytes"], "count": row["count"], "stack": row["stack"] + stack_base}
@@ -129,8 +121,6 @@ def device_tables(
         "ghosts": int((origin == "ghost").sum()),
         "freed": int((origin == "freed").sum()),
         "time0": time0,
-        "levels": [stored[0].level] if stored else [],
-        "stored_rows": stored[1] if stored else None,
         "actions": actions,
         "categories": list(CATEGORIES),
         "category_sources": list(CATEGORY_SOURCES),
@@ -166,19 +156,6 @@ def _names_only(timeline: DeviceTimeline) -> bool:
     """Whether the metadata of allocations are only names from our recorder, not the program's."""
     own = timeline.events["user_metadata"]
     return timeline.recording.recorder is not None and own.null_count() == len(own)
-
-
-def device_lifetimes(timeline: DeviceTimeline) -> Lifetimes:
-    """The timeline's allocations in the form for stacking (s = position + 1)."""
-    table = timeline.allocations
-    end = table["free_event"].to_numpy().astype(np.int64) + 1
-    return Lifetimes(
-        start=table["alloc_event"].to_numpy().astype(np.int64) + 1,
-        end=np.where(end > 0, end, len(timeline.allocated)),
-        size=table["size"].to_numpy().astype(np.int64),
-        stack=table["stack"].to_numpy().astype(np.int64),
-        allocated=timeline.allocated,
-    )
 
 
 class _Columns:
@@ -257,17 +234,3 @@ def _add_segments(columns: _Columns, table: pl.DataFrame, names: dict[str, _Name
     columns.add("seg_expandable", table["is_expandable"].fill_null(False).to_numpy(), "u8")
     columns.add_stack("seg_stack", table["stack"], stack_base)
     return len(table)
-
-
-def _tile_columns(prefix: str, tile: Tile, timeline: DeviceTimeline, stack_base: int) -> list[Column]:
-    spans, name = tile.spans, f"{prefix}.{tile.level}.{tile.tile}."
-    category = timeline.allocations["category"].to_physical().to_numpy()[spans.rep]
-    return [
-        Column(f"{name}first", spans.first, "u16"),
-        Column(f"{name}length", spans.length, "u16"),
-        Column(f"{name}rep", spans.rep, "u32"),
-        Column(f"{name}stack", spans.stack + stack_base, "u32"),
-        Column(f"{name}category", category, "u8"),
-        Column(f"{name}count", spans.count, "u32"),
-        Column(f"{name}bytes", spans.bytes, "f64"),
-    ]

@@ -29,7 +29,6 @@ class Part:
 
 
 PARTS = (
-    Part("the stored first picture", sections=(".tiles",), keys=(("levels", []), ("stored_rows", None))),
     Part("the profiler's trace", sections=(".activities",), keys=(("activities", None),)),
     Part("lines of source", sections=("source",)),
     Part("who freed each allocation", columns=("free_stack",)),

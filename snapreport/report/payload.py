@@ -1,8 +1,7 @@
 """The file's data: sections of columns, and the manifest that locates them.
 
 The page decodes a section as a whole. Small reports have all sections in one blob, ``main``, since one brotli stream
-compresses them against each other; in large ones each section is a separate blob, so that the first picture needs only
-``main`` with the coarsest tile.
+compresses them against each other; in large ones each section is a separate blob, decoded when a view needs it.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from snapreport.snapshot import Snapshot
 if TYPE_CHECKING:
     from snapreport.report.comparison import Comparison
 
-FORMAT = 2
+FORMAT = 3
 # Below this total of events and allocations, one blob is smaller and opens at once.
 ONE_BLOB_UP_TO = 60_000
 # Of data of more bytes than this, only blobs of up to SLOW_OF_LARGE are compressed slowly (blob.py): 1% of a large
@@ -144,9 +143,7 @@ def build_sections(
             tables.append(table)
             bar.advance(len(snapshot.events(device)))
     small = sum(table.rows for table in tables) <= ONE_BLOB_UP_TO
-    start = opening(snapshots)
-    first = start.index if start else 0
-    place = {name: MAIN if small or name == f"d{first}.tiles" else name for name in pending}
+    place = {name: MAIN if small else name for name in pending}
     return Sections(title, snapshots, tables, pending, place, comparison)
 
 

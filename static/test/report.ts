@@ -1,13 +1,10 @@
 // A report's blobs from a device of trace.ts, written as the format says.
 
 import type { DeviceData } from '../src/data/model'
-import { tileSpans } from '../src/layout/spans'
-import { tileSamples } from '../src/layout/sampling'
-import { gridOf } from '../src/layout/grid'
 import { encodeText, type TestColumn } from './encode'
 
-/** Blob name → text. `stored`: levels whose tiles are written, in a blob of their own. */
-export function reportOf(d: DeviceData, stored: number[] = []): Record<string, string> {
+/** Blob name → text. */
+export function reportOf(d: DeviceData): Record<string, string> {
   const before = d.info.ghosts + d.info.freed
   const p = 'd0.'
   const u = (name: string, values: ArrayLike<number>, dtype: TestColumn['dtype'] = 'u32', more = {}): TestColumn => ({
@@ -75,35 +72,15 @@ export function reportOf(d: DeviceData, stored: number[] = []): Record<string, s
     { name: 'posting_first', dtype: 'u32', values: Array.from({ length: stacks - 1 }, (_, i) => Math.min(i, 1)) },
     { name: 'posting_gap', dtype: 'u32', values: [] },
   ]
-  const tiles: TestColumn[] = stored.flatMap((level) => {
-    const key = { device: 0, axis: 'event' as const, level, tile: 0, yLevel: 0, yTile: 0 }
-    const spans = tileSpans(d, tileSamples(d, key).s, gridOf(d, 'event').tolerance)
-    const cut = (array: ArrayLike<number> & { subarray(a: number, b: number): ArrayLike<number> }) =>
-      array.subarray(0, spans.count)
-    const t = `${level}.0.`
-    return [
-      u(t + 'first', cut(spans.first), 'u16'),
-      u(t + 'length', cut(spans.length), 'u16'),
-      u(t + 'rep', cut(spans.rep)),
-      u(t + 'stack', cut(spans.stack)),
-      u(t + 'category', cut(spans.category), 'u8'),
-      u(t + 'count', cut(spans.members)),
-      u(t + 'bytes', cut(spans.bytes), 'f64'),
-    ]
-  })
   const sections: Record<string, string> = { stacks: 'main', d0: 'd0' }
   const blobs: Record<string, string> = { d0: encodeText(device) }
   if (d.timeUs) {
     sections['d0.times'] = 'd0.times'
     blobs['d0.times'] = encodeText([u('time', d.timeUs, 'f64', { transform: 'dz' })])
   }
-  if (stored.length) {
-    sections['d0.tiles'] = 'd0.tiles'
-    blobs['d0.tiles'] = encodeText(tiles)
-  }
   const { info } = d
   const manifest = {
-    format: 2,
+    format: 3,
     title: 'test',
     sections,
     annotations: [],
@@ -123,7 +100,6 @@ export function reportOf(d: DeviceData, stored: number[] = []): Record<string, s
         peak_bytes: info.peakBytes,
         peak_event: info.peakEvent,
         named_bytes: info.namedBytes,
-        levels: stored,
         actions: ['segment_alloc', 'oom'],
         streams: ['', '18446744073709551615'],
         pools: [''],

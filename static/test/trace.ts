@@ -49,7 +49,6 @@ export const info = (over: Partial<DeviceInfo>): DeviceInfo => ({
   namedBytes: 0,
   countedBytes: null,
   time0: 1_700_000_000_000_000,
-  levels: [],
   actions: [],
   streams: [''],
   pools: [''],

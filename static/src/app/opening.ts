@@ -25,7 +25,7 @@ const NAMES: Record<string, string> = {
   source: 'the source lines',
   diff: 'the comparison',
 }
-const OF_DEVICE: Record<string, string> = { times: 'the times', tiles: 'the first picture' }
+const OF_DEVICE: Record<string, string> = { times: 'the times' }
 
 /** The page opens first, but the blob it waits for may be the damaged one. */
 const PATIENCE_MS = 3000

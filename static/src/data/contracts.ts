@@ -27,12 +27,11 @@ export type Annotation = [device: number, name: string, stage: string, time_us: 
 
 /**
  * A device of a snapshot. `device`: the recorder's number, not unique where a report has several files; `peak_event`:
- * -1 before the first event; `time0`: µs of event 0 on the snapshot's clock; `levels`: of the event axis, whose tiles
- * are stored; `named_bytes`: of the peak, those of a known category; `counted_bytes`: what
- * `torch.cuda.max_memory_allocated()` would report, where it is known; `names_only`: whether `metadata` are names of
- * tensors alone; `completions_differ`: whether completions of frees have stacks other than those of their requests;
- * `settings_since_2_12`: whether PyTorch 2.12 or newer read the allocator's settings; `left_out`: columns and sections
- * that a size limit kept out, whose values read as 0.
+ * -1 before the first event; `time0`: µs of event 0 on the snapshot's clock; `named_bytes`: of the peak, those of a
+ * known category; `counted_bytes`: what `torch.cuda.max_memory_allocated()` would report, where it is known;
+ * `names_only`: whether `metadata` are names of tensors alone; `completions_differ`: whether completions of frees have
+ * stacks other than those of their requests; `settings_since_2_12`: whether PyTorch 2.12 or newer read the allocator's
+ * settings; `left_out`: columns and sections that a size limit kept out, whose values read as 0.
  */
 export interface RawDevice {
   snapshot: number
@@ -48,8 +47,6 @@ export interface RawDevice {
   ghosts: number
   freed: number
   time0: number | null
-  levels: number[]
-  stored_rows: unknown
   actions: string[]
   categories: string[]
   category_sources: string[]

@@ -111,8 +111,6 @@ export interface DeviceInfo {
   countedBytes: number | null
   /** µs of event 0 on the snapshot's clock; null when the snapshot has no times. */
   time0: number | null
-  /** Levels of the event axis whose tiles are stored in the file. */
-  levels: number[]
   actions: string[]
   streams: string[]
   pools: string[]

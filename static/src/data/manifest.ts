@@ -5,7 +5,7 @@ import type { OomEntry, RawDevice, RawDiff, RawManifest } from './contracts'
 import type { DeviceInfo, DiffInfo, Manifest, OomEvent } from './model'
 
 /** The format this page reads; a report carries its own page, so another number means a damaged or hand-made file. */
-export const FORMAT = 2
+export const FORMAT = 3
 
 export function readManifest(main: DecodedBlob): Manifest {
   const raw = main.header.manifest as RawManifest | undefined
@@ -55,7 +55,6 @@ function deviceInfo(raw: RawDevice, index: number): DeviceInfo {
     namedBytes: raw.named_bytes ?? 0,
     countedBytes: raw.counted_bytes ?? null,
     time0: raw.time0,
-    levels: raw.levels,
     actions: raw.actions,
     streams: raw.streams,
     pools: raw.pools,

@@ -1,7 +1,7 @@
-// The pyramid of tiles over a device: how wide a column is, where a tile lies. Twin of snapreport/mesh/levels.py.
+// The pyramid of tiles over a device: how wide a column is, where a tile lies.
 //
 // Level 0 is one tile over everything; level k cuts the x axis in 2**k tiles of COLUMNS columns. Column widths are powers
-// of two axis units, so that the same columns come out of integer arithmetic on both sides. y level j cuts the height in
+// of two axis units, so that columns of all levels nest. y level j cuts the height in
 // 2**j tiles of ROWS rows in the same way.
 
 import type { Axis, DeviceData, TileKey } from '../data/model'

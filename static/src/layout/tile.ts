@@ -1,9 +1,9 @@
-// One tile from the exact columns, or from spans that the file holds: samples → spans → mesh, with as few quads as asked.
+// One tile from the exact columns: samples → spans → mesh, with as few quads as asked.
 
 import type { TileKey, TileMesh, Times } from '../data/model'
-import { COLUMNS, columnWidth, eventGrid, type Grid, type GridSource, rowHeight, tileRect, timeGrid } from './grid'
+import { columnWidth, eventGrid, type Grid, type GridSource, rowHeight, tileRect, timeGrid } from './grid'
 import { eventSamples, type Samples, timeSamples } from './sampling'
-import { type Band, layOut, type Spans } from './spans'
+import { type Band, layOut } from './spans'
 import type { SpanSink } from './sweep'
 import { type Lifetimes, visibleIn } from './pick'
 
@@ -44,28 +44,8 @@ export function layOutTile(source: TileSource, key: TileKey, maxQuads = MAX_QUAD
     const limit = coarsened < MAX_COARSENED ? maxQuads : Infinity
     const mesher = new Mesher(grid, key, { columns: samples.s.length, cut: tolerance / 2, maxQuads: limit })
     const done = layOut(source, visible, tolerance, mesher, mesher)
-    if (!mesher.full) return mesher.mesh((rep) => source.category[rep], samples, coarsened, source.bandKeys?.version)
+    if (!mesher.full) return mesher.mesh(source.category, samples, coarsened, source.bandKeys?.version)
     coarsened = coarser(coarsened, visible.count / Math.max(1, done))
-  }
-}
-
-/** The mesh of a stored tile: it needs no column of the device, which makes it the first picture of a large report. */
-export function meshStored(source: GridSource, key: TileKey, spans: Spans, maxQuads = MAX_QUADS): TileMesh {
-  const grid = eventGrid(source)
-  const width = columnWidth(grid, key.level)
-  const columns = Math.min(COLUMNS, Math.ceil((grid.extent - key.tile * COLUMNS * width) / width))
-  const categoryOf = new Map<number, number>()
-  for (let i = 0; i < spans.count; i++) categoryOf.set(spans.rep[i], spans.category[i])
-  // Stored spans cannot be merged further here, only cut less often: beyond one doubling that hides movement and saves
-  // little. Once the columns are decoded the tile can be laid out with fewer.
-  for (let coarsened = 0; ; coarsened++) {
-    const cut = (rowHeight(grid, key.yLevel) * 2 ** coarsened) / 2
-    const limit = coarsened === 0 && spans.count < maxQuads ? maxQuads : Infinity
-    const mesher = new Mesher(grid, key, { columns, cut, maxQuads: limit })
-    for (let i = 0; i < spans.count && !mesher.full; i++) {
-      mesher.add(spans.first[i], spans.length[i], spans.rep[i], spans.stack[i], spans.members[i], spans.bytes[i])
-    }
-    if (!mesher.full) return mesher.mesh((rep) => categoryOf.get(rep)!, null, coarsened)
   }
 }
 
@@ -167,12 +147,12 @@ class Mesher implements SpanSink, Band {
     if (low < top && high + bytes > y0) this.quad(from, end, low, high + bytes, rep, stack, members, bytes)
   }
 
-  /** The mesh. `samples` may be null when the device is not decoded yet. version: of the keys that the spans are named by. */
-  mesh(category: (rep: number) => number, samples: Samples | null, coarsened: number, version = 0): TileMesh {
+  /** The mesh. version: of the keys that the spans are named by. */
+  mesh(category: Uint8Array, samples: Samples, coarsened: number, version = 0): TileMesh {
     const { quads, key, x0, y0, xSpan, ySpan } = this
     const mesh: TileMesh = {
       key,
-      exact: samples ? samples.exact : this.width === 1,
+      exact: samples.exact,
       merged: 0,
       coarsened,
       version,
@@ -187,10 +167,10 @@ class Mesher implements SpanSink, Band {
       category: new Uint8Array(quads),
       count: this.count.slice(0, quads),
       bytes: this.bytes.slice(0, quads),
-      samples: samples ? samples.s : new Int32Array(0),
+      samples: samples.s,
     }
     for (let q = 0; q < quads; q++) {
-      mesh.category[q] = category(mesh.rep[q])
+      mesh.category[q] = category[mesh.rep[q]]
       if (mesh.count[q] > 1) mesh.merged++
     }
     return mesh

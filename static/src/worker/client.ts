@@ -33,10 +33,10 @@ export async function openClient(texts: BlobTexts, script: string): Promise<Data
   // Replays have a worker of their own, which needs none of the blobs: tiles are laid out while they run.
   const openReplays = () => new RequestTable(openLink(script, {}, () => undefined))
   const client = new LinkedClient(requests, openReplays, manifest, texts, requests.isRefused)
-  // The worker decodes while this thread builds the app. Not where tiles are stored: those come first then.
+  // The worker decodes while this thread builds the app.
   const { opening, devices } = manifest
   const first = (opening && devices[opening.device]) ?? devices.find((info) => info.allocations > 0)
-  if (first && first.levels.length === 0 && !manifest.job) client.device(first.index).catch(() => {}) // errors reach its callers
+  if (first && !manifest.job) client.device(first.index).catch(() => {}) // errors reach its callers
   return client
 }
 

@@ -4,7 +4,7 @@
 import { largestFree } from '../allocator/largest-free'
 import { type Lives, type Replayed, replay } from '../allocator/replay'
 import { axisClock } from '../layout/gaps'
-import { layOutTile, meshStored, type TileSource } from '../layout/tile'
+import { layOutTile, type TileSource } from '../layout/tile'
 import type { BlobStore } from '../data/blobs'
 import type { DecodedBlob } from '../data/columns'
 import { type DeviceColumns, readDevice, readTimes } from '../data/device'
@@ -12,7 +12,6 @@ import { readManifest } from '../data/manifest'
 import type { BandKeys, DeviceInfo, Manifest, TileKey, TileMesh, Times } from '../data/model'
 import { ascending } from '../data/on-demand'
 import type { Requests } from './protocol'
-import { storedSpans } from './stored'
 
 export const MAIN = 'main'
 
@@ -111,17 +110,10 @@ export class Engine {
   /** Whether a tile can be made without decoding a device first. */
   isReady(key: TileKey): boolean {
     const isRead = key.axis === 'event' || this.timesRead.has(key.device)
-    return (this.sources.has(key.device) && isRead) || this.isStored(key)
+    return this.sources.has(key.device) && isRead
   }
 
   async tile(key: TileKey): Promise<TileMesh> {
-    await this.manifest()
-    const info = this.loaded!.devices[key.device]
-    if (this.isStored(key) && !this.sources.has(key.device)) {
-      const blob = await this.section(`${info.section}.tiles`)
-      const spans = blob && storedSpans(blob, key)
-      if (spans) return meshStored(info, key, spans)
-    }
     const source = await this.source(key.device)
     if (key.axis === 'time' && !source.axisUs) {
       const timeUs = await this.times(key.device)
@@ -139,18 +131,6 @@ export class Engine {
 
   async largestFree(argument: Requests['largestFree']['argument']): Promise<Float64Array> {
     return largestFree(await this.replay(argument), await this.lives(argument.device))
-  }
-
-  /** Stored tiles are of the event axis and the whole height, and named by stacks. */
-  isStored(key: TileKey): boolean {
-    const info = this.loaded?.devices[key.device]
-    return (
-      !!info &&
-      !this.keys.get(key.device)?.version &&
-      key.axis === 'event' &&
-      key.yLevel === 0 &&
-      info.levels.includes(key.level)
-    )
   }
 
   private async lives(device: number): Promise<Lives> {

@@ -1,5 +1,4 @@
-// The worker's work list. Tiles that the file holds come first, since they are the first picture; then plain bytes, which
-// take a moment and which the page needs together with a device; then tiles, the latest first, since that is what the
+// The worker's work list. Plain bytes come first, which take a moment and which the page needs together with a device; then tiles, the latest first, since that is what the
 // reader is looking at. A tile that waits for its device gives way to the job that decodes it. One job at a time, and a
 // check for messages between two.
 
@@ -69,7 +68,6 @@ export class JobList {
   private take(): Job | undefined {
     const { engine } = this
     return (
-      this.last((job) => job.kind === 'tile' && engine.isStored(job.argument as TileKey)) ??
       this.last((job) => job.kind === 'bytes') ??
       this.last((job) => job.kind === 'tile' && engine.isReady(job.argument as TileKey)) ??
       this.first((job) => job.kind !== 'tile') ??

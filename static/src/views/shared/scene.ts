@@ -177,13 +177,13 @@ export class Scene {
 
   /**
    * Where the view that shows everything begins: at 0, or just below what changes. choice: "yes", "no", or undefined for what
-   * suits the trace. A stack that is stored as a picture is not folded unasked, since that comes before the columns.
+   * suits the trace.
    */
   yBottom(choice: string | undefined): number {
-    const { constant, info } = this
+    const { constant } = this
     const top = this.yTop
     if (choice === 'no' || !this.canFold) return 0
-    if (choice !== 'yes' && (constant < MOSTLY_CONSTANT * top || info.levels.length > 0)) return 0
+    if (choice !== 'yes' && constant < MOSTLY_CONSTANT * top) return 0
     return Math.max(0, constant - FOLD_SHARE * (top - constant))
   }
 

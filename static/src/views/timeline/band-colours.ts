@@ -87,7 +87,7 @@ export class BandColours {
     )
   }
 
-  /** The file's own tiles are named by stacks: under other colourings they show the shape alone. */
+  /** Until the page has the columns, tiles are named by stacks: under other colourings they show the shape alone. */
   private provisional(state: State, dark: boolean): Uint8Array {
     if (state.colour === 'stack' && state.query === '')
       return stackColours(STACKS_AT_LEAST, dark, largeStacks(this.client.devices[state.device]))

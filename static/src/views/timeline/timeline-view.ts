@@ -141,7 +141,7 @@ export class TimelineView {
     store.subscribe(() => this.requestFrame())
   }
 
-  /** Shows a device; without data it works from the manifest and the stored tiles. */
+  /** Shows a device; without data it works from the manifest and what the worker lays out. */
   setDevice(index: number, data: DeviceData | null, stacks: Stacks | null): void {
     if (this.scene?.info.index !== index) {
       this.scene = new Scene(this.client.devices[index])

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 REAL = Path(os.environ.get("SNAPREPORT_REAL_SNAPSHOTS", ROOT.parent / "shared" / "snapshots"))
+SAMPLES = ROOT / "snapreport" / "samples"
 WITNESSES = ROOT / "tests" / "recordings" / "witnesses"
 NO_REAL = "no real snapshots at ../shared/snapshots: only generated ones were tested"
 # Every preset of the generator, cut to what the oracle replays in a second, and cases that the presets lack.
@@ -45,28 +46,6 @@ GENERATED: dict[str, tuple[str | None, dict[str, Any]]] = {
     "layout-2.8": ("small", {"layout": "2.8", "context": "state"}),
     "no-times": ("small", {"times": False, "seed": 9}),
     "no-stacks": ("small", {"context": "none", "snapshot_every": 1}),
-    # A batch of long documents, stacks with C++ frames.
-    "documents": (
-        "oom",
-        {
-            "seed": 1,
-            "steps": 3,
-            "layers": 6,
-            "sequence": 768,
-            "memory": 12 << 30,
-            "vary": 0.25,
-            "stacks": "all",
-            "metadata": True,
-        },
-    ),
-    # Three streams and expandable segments; the second device runs out.
-    "halves": (
-        "multi-gpu",
-        {"seed": 2, "steps": 2, "devices": 2, "layers": 6, "vary": 0.4, "memory": 8 << 30},
-    ),
-    # The ring buffer was too small.
-    "requests": ("serving", {"seed": 3, "events": 12_000, "max_entries": 8_000, "private_pools": 1}),
-    "scattered": ("fragmentation", {"seed": 4, "steps": 1, "layers": 4}),
 }
 
 
@@ -79,11 +58,11 @@ def scratch() -> Path:
 
 
 def names() -> list[str]:
-    """The available snapshots: generated ones, the small one first, then real ones that differ."""
-    real = (
-        real_names() if os.environ.get("HYPOTHESIS_PROFILE") == "deep" else [n for n in real_names() if n not in ALIKE]
-    )
-    return ["small", *sorted(GENERATED.keys() - {"small"}), *real]
+    """Generated snapshots, the small one first, then the package's samples, and real ones, that differ."""
+    recorded = [*sorted(path.name for path in SAMPLES.glob("*.pickle.xz")), *real_names()]
+    if os.environ.get("HYPOTHESIS_PROFILE") != "deep":
+        recorded = [name for name in recorded if name not in ALIKE]
+    return ["small", *sorted(GENERATED.keys() - {"small"}), *recorded]
 
 
 def real_names() -> list[str]:
@@ -95,18 +74,21 @@ def telling_names() -> list[str]:
     real ones whose failures and gaps no other has.
     """
     real = {"expandable_oom_3gpu.pickle", "lightning_oom.pickle", "trimmed_inconsistent.pickle"}
-    small = sorted(path.name for path in WITNESSES.iterdir() if path.name.partition(".")[0] not in WITHOUT_ORACLE)
-    return [*(name for name in names() if name != "large" and (name in real or name not in real_names())), *small]
+    found = [name for name in names() if name != "large" and (name in real or name not in real_names())]
+    found += sorted(path.name for path in WITNESSES.iterdir())
+    return [name for name in found if not name.endswith(".xz") or name.partition(".")[0] not in WITHOUT_ORACLE]
 
 
 # Recordings whose findings have an oracle only where steps are annotated (leaks, churn), or whose sentences have
 # numbers that only the program knows (labels, masks, passes) or that a setting proposes.
 WITHOUT_ORACLE = {
-    "crowded", "cycles", "emptied", "host", "masked_model", "masks", "predictions", "retried", "stored", "unsplit",
-    "waiting",
+    "crowded", "cycles", "emptied", "fragmentation", "host", "masked_model", "masks", "predictions", "retried",
+    "stored", "unsplit", "waiting",
 }  # fmt: skip
-# Real ones that show nothing in any view that the others do not, and of whose findings a small recording has the cause.
+# Recorded ones that show nothing in any view that the others do not, and of whose findings a small recording has the
+# cause.
 ALIKE = {
+    "cycles.pickle.xz", "healthy.pickle.xz", "late.pickle.xz", "logits.pickle.xz",
     "adamw_foreach_ctx128.pickle", "adamw_foreach_step.pickle", "autocast_copies_forward.pickle",
     "cublas_workspace.pickle", "denoising_graphs.pickle", "empty_cache_loop.pickle", "forward_of_trained.pickle",
     "forward_without_no_grad.pickle", "inference_churn.pickle", "inference_fragmentation.pickle",
@@ -116,7 +98,7 @@ ALIKE = {
 # Those that show nothing new: other layouts of the same program, and findings, which are tested without a browser.
 UNSHOWN = {
     "churn", "compiled", "fragmentation", "layout-2.1", "layout-2.5", "layout-2.8", "leak", "training", "truncated",
-    "lightning_oom.pickle", "zeroth_order.pickle",
+    "churn.pickle.xz", "leak.pickle.xz", "lightning_oom.pickle", "zeroth_order.pickle",
 }  # fmt: skip
 
 
@@ -137,7 +119,7 @@ def shown_names() -> list[str]:
 def path_of(name: str) -> Path:
     """The file of a snapshot by its name; generated ones are made on first use."""
     if name not in GENERATED:
-        return next(p for p in [REAL / name, WITNESSES / name] if p.exists())
+        return next(p for p in [REAL / name, WITNESSES / name, SAMPLES / name] if p.exists())
     import generator
 
     preset, changes = GENERATED[name]

@@ -96,6 +96,12 @@ def step_bounds(spans: list[tuple[Any, ...]]) -> list[int] | None:
     return sorted({*(first for first, _ in steps), steps[-1][1] + 1}) if len(steps) >= 4 else None
 
 
+def recorded_bounds(events: list[Row], ends: list[int]) -> list[int] | None:
+    """The same of steps whose ends ``snapreport record`` noted, in µs."""
+    bounds = sorted({0, *(oracle.position_at(events, time) + 1 for time in ends)})
+    return bounds if len(bounds) > 4 else None
+
+
 def stretch(bounds: list[int], event: int) -> int:
     """The step that an event falls into; -1 before the first, their number after the last."""
     return sum(event >= bound for bound in bounds) - 1

@@ -158,7 +158,41 @@ def replay(snapshot: Any) -> dict[int, Device]:
     if snapshot.get("host_traces") or snapshot.get("host_segments"):
         traces[HOST] = [e for trace in snapshot.get("host_traces") or [] for e in trace]
         segments[HOST] = list(snapshot.get("host_segments") or [])
-    return {d: replay_device(d, traces.get(d, []), segments.get(d, [])) for d in sorted({*traces, *segments})}
+    devices = {d: replay_device(d, traces.get(d, []), segments.get(d, [])) for d in sorted({*traces, *segments})}
+    for device in devices.values():
+        name_tensors(device, snapshot.get("snapreport") or {})
+    return devices
+
+
+def name_tensors(device: Device, recorder: dict[str, Any]) -> None:
+    """Gives allocations the names that ``snapreport record`` noted: the last for an address while it was live."""
+    marks = recorder.get("marks") or []
+    noted = []
+    for mark in marks:
+        for time in (mark["time_us"], *mark.get("again_us", ())):
+            position = len(device.events) - 1 if time == marks[-1]["time_us"] else position_at(device.events, time)
+            noted += [(position, row[1], row[3]) for row in mark["tensors"] if row[0] == device.device]
+    named: dict[int, str] = {}
+    at: dict[int, list[int]] = {}
+    for i, a in enumerate(device.allocations):
+        at.setdefault(a.addr, []).append(i)
+    for position, address, name in sorted(noted, key=lambda one: one[0]):
+        for i in at.get(address, ()) if position >= -1 else ():
+            if device.allocations[i].lives_at(position):
+                named[i] = name
+    for i, name in named.items():
+        device.allocations[i].user_metadata = device.allocations[i].user_metadata or name
+
+
+def position_at(events: list[dict[str, Any]], time_us: int) -> int:
+    """The last event at or before a time; -2 before the first."""
+    found, clock = -2, 0
+    for i, event in enumerate(events):
+        clock = max(clock, event["time_us"])
+        if clock > time_us:
+            break
+        found = i
+    return found
 
 
 def final_blocks(segments: list[dict[str, Any]]) -> list[dict[str, Any]]:

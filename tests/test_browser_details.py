@@ -138,16 +138,16 @@ def test_links_lead_on(report_of: Callable[..., Path], borrow_report: Callable[.
 
 
 def test_quoted_source_is_text(tmp_path: Path, borrow_report: Callable[..., Any]) -> None:
-    path = corpus.path_of("documents")
+    path = corpus.path_of("training.pickle.xz")
     snapshot = snapreport.load(path)
     hostile = "<img src=x onerror=alert(1)></script><script>alert({})</script><!-- \u2028"
-    (tmp_path / "src" / "gpt").mkdir(parents=True)
-    (tmp_path / "src" / "gpt" / "model.py").write_text(
+    (tmp_path / "src" / "app").mkdir(parents=True)
+    (tmp_path / "src" / "app" / "model.py").write_text(
         "\n".join(hostile.format(n) for n in range(1, 400)), encoding="utf-8"
     )
     snapreport.write_report(snapshot, tmp_path / "r.html", source=[tmp_path / "src"])
     frames = snapshot.recording.frames
-    wanted = {i for i, f in enumerate(frames["filename"].to_list()) if f.endswith("gpt/model.py")}
+    wanted = {i for i, f in enumerate(frames["filename"].to_list()) if f.endswith("app/model.py")}
     allocations = snapshot.allocations(0)
     chosen = next(i for i, s in enumerate(allocations["stack"].to_list()) if wanted & set(snapshot.recording.stack(s)))
     opened = borrow_report(tmp_path / "r.html", f"#select={chosen}")
@@ -161,7 +161,7 @@ def test_quoted_source_is_text(tmp_path: Path, borrow_report: Callable[..., Any]
         for f in [frames.row(i, named=True)]
     ]
     assert [
-        (place.endswith(f"gpt/model.py:{line}"), here, count)
+        (place.endswith(f"app/model.py:{line}"), here, count)
         for (place, here, count), line in zip(shown, lines, strict=True)
     ] == [(True, f"{line}{hostile.format(line)}\n", 7) for line in lines]
     assert opened.js("document.querySelectorAll('.details img, .details script').length") == 0

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 from test_browser_segments import BROKEN, OVERLAPPING, settings_of
 
-REPLAYED = ["expandable", "pools", "halves", "truncated"]
+REPLAYED = ["expandable", "pools", "two_devices.pickle.xz", "truncated"]
 
 
 @pytest.mark.parametrize("name", [*REPLAYED, *corpus.varied_names()])

@@ -17,7 +17,7 @@ VIEWS = ("timeline", "segments", "reserved", "flame", "table", "events")
 @pytest.fixture
 def two(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> Any:
     """A report of two devices, cuda:1 with an OOM, both panes open."""
-    opened = borrow_report(report_of(corpus.path_of("halves")))
+    opened = borrow_report(report_of(corpus.path_of("two_devices.pickle.xz")))
     opened.set_view(device=0, view="timeline", second={"device": 1})
     return opened
 
@@ -63,7 +63,7 @@ def test_panes_are_equally_high_where_one_has_more_rows(
 
 def test_linked_and_independent_windows(two: Any) -> None:
     two.set_view(view="timeline", x=[100, 300])
-    counts = [len(snapreport.load(corpus.path_of("halves")).events(device)) for device in (0, 1)]
+    counts = [len(snapreport.load(corpus.path_of("two_devices.pickle.xz")).events(device)) for device in (0, 1)]
     state = two.view()
     factor = counts[1] / counts[0]
     assert state["second"]["x"] == pytest.approx([(e + 1) * factor - 1 for e in (100, 300)], abs=0.01)
@@ -111,7 +111,7 @@ def test_a_link_opens_both_and_the_key_closes(two: Any, report_of: Callable[...,
     state = two.set_view(view="segments", at=300, second={"at": 500, "stacked": True})
     two.until("['view=segments', 'at=300', 'stacked'].every(part => location.hash.includes(part))")
     hash_ = two.js("location.hash")
-    again = open_report(report_of(corpus.path_of("halves")), hash_)
+    again = open_report(report_of(corpus.path_of("two_devices.pickle.xz")), hash_)
     assert again.view() == state
     assert again.page.locator(".panes.stacked").count() == 1
     boxes = again.js("[...document.querySelectorAll('.pane')].map(p => p.getBoundingClientRect().toJSON())")
@@ -139,7 +139,7 @@ def test_details_of_the_second_pane(two: Any) -> None:
 
 
 def test_at_360_pixels_one_is_over_the_other(report_of: Callable[..., Path], open_report: Any) -> None:
-    opened = open_report(report_of(corpus.path_of("halves")), viewport={"width": 360, "height": 780})
+    opened = open_report(report_of(corpus.path_of("two_devices.pickle.xz")), viewport={"width": 360, "height": 780})
     for view in ("timeline", "segments"):
         opened.set_view(view=view, second={"device": 1})
         boxes = opened.js("[...document.querySelectorAll('.pane')].map(p => p.getBoundingClientRect().toJSON())")

@@ -23,8 +23,8 @@ OVERLAPPING = {"synthetic_overlapping.pickle"}
 # easiest to get wrong.
 DRAWN, DRAWN_SEGMENT_EVENTS = 50, 5
 # Every kind of trace and layout once; all of the real ones.
-FINAL = ["small", "expandable", "pools", "multi-gpu", "oom", "truncated", "layout-2.1", "overlap", "requests"]
-REPLAYED = ["expandable", "pools", "truncated", "scattered"]
+FINAL = ["small", "expandable", "pools", "multi-gpu", "oom", "truncated", "layout-2.1", "overlap", "serving.pickle.xz"]
+REPLAYED = ["expandable", "pools", "truncated", "fragmentation.pickle.xz"]
 # Opened directly on the view, and small: a state does not depend on the window, but the time to draw hundreds of them
 # does.
 SEGMENTS, SMALL = "#view=segments", {"width": 640, "height": 480}
@@ -163,7 +163,7 @@ def test_every_snapshot_opens_and_says_what_it_lacks(
 
 
 def test_pending_free_is_shown_and_counted(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
-    path = corpus.path_of("halves")
+    path = corpus.path_of("two_devices.pickle.xz")
     device = corpus.replayed(path)[0]
     waiting = [
         (i, a.free_requested_event)

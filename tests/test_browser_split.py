@@ -76,7 +76,7 @@ def page() -> Any:
 
 
 def test_keys_legend_and_picks_in_firefox(report_of: Callable[..., Path], page: firefox.Page) -> None:
-    page.open(report_of(corpus.path_of("halves")).as_uri(), WIDTH, HEIGHT)
+    page.open(report_of(corpus.path_of("two_devices.pickle.xz")).as_uri(), WIDTH, HEIGHT)
     page.js("snapreport.ready.then(() => null)")
     set_view(page.js, device=0, view="timeline")
     page.press("l")

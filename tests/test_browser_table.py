@@ -124,7 +124,7 @@ def check_groups(table: Table, grouping: str, position: int) -> None:
     assert live == sorted(live, reverse=True), "what holds most comes first"
 
 
-@pytest.mark.parametrize("name", ["documents", "no-times", *REAL])
+@pytest.mark.parametrize("name", ["training.pickle.xz", "no-times", *REAL])
 def test_sums_of_every_grouping(table: Callable[..., Table], name: str) -> None:
     opened = table(name)
     device = opened.device
@@ -180,7 +180,7 @@ def test_allocations_as_csv(table: Callable[..., Table], name: str) -> None:
     ],
 )
 def test_headers_sort_stably_both_ways(table: Callable[..., Table], group: str, column: str, field: str) -> None:
-    opened = table("documents", viewport={"width": 1800, "height": 700})
+    opened = table("training.pickle.xz", viewport={"width": 1800, "height": 700})
     # Two of the columns are sorted with a query that leaves out most rows.
     opened.show(group=group, **({"query": "size>64KiB"} if column in ("address", "category") else {}))
     page = opened.opened.page
@@ -216,7 +216,7 @@ def test_headers_sort_stably_both_ways(table: Callable[..., Table], group: str, 
 
 
 def test_json_and_markdown_say_the_same(table: Callable[..., Table]) -> None:
-    opened = table("documents", permissions=["clipboard-read", "clipboard-write"])
+    opened = table("training.pickle.xz", permissions=["clipboard-read", "clipboard-write"])
     opened.show(group="func", at=100)
     rows = opened.csv()
     told = json.loads(opened.download("JSON"))
@@ -229,7 +229,7 @@ def test_json_and_markdown_say_the_same(table: Callable[..., Table]) -> None:
     assert told["totals"]["live_bytes"] == opened.device.allocated[101]
     with opened.opened.page.expect_download() as info:
         opened.opened.page.get_by_role("button", name="CSV", exact=True).click()
-    assert info.value.suggested_filename == "documents-pickle-cuda-0-function.csv"
+    assert info.value.suggested_filename == "training-pickle-xz-cuda-0-function.csv"
     with open(info.value.path(), encoding="utf-8", newline="") as file:
         assert list(csv.DictReader(file)) == rows
     opened.opened.page.get_by_role("button", name="Markdown").click()
@@ -266,7 +266,7 @@ def test_hostile_names_stay_text(table: Callable[..., Table], tmp_path: Path, re
 
 
 def test_group_opens_selects_and_names_a_query(table: Callable[..., Table]) -> None:
-    opened = table("documents")
+    opened = table("training.pickle.xz")
     page, device = opened.opened.page, opened.device
     opened.show(group="category")
     page.locator(".table").focus()
@@ -296,7 +296,7 @@ def test_group_opens_selects_and_names_a_query(table: Callable[..., Table]) -> N
 
 @pytest.mark.parametrize("grouping", ["stack", "func", "file", "line", "category", "size", "stream", "pool"])
 def test_query_of_a_group_finds_it(table: Callable[..., Table], grouping: str) -> None:
-    opened = table("documents")
+    opened = table("training.pickle.xz")
     opened.show(group=grouping)
     opened.opened.page.locator(".table").focus()
     opened.opened.page.keyboard.press("Home")
@@ -347,7 +347,7 @@ def test_a_group_without_stacks_says_so(table: Callable[..., Table]) -> None:
 
 def test_rows_of_nothing_are_folded(table: Callable[..., Table]) -> None:
     """Groups with 0 B live at the moment are one line at the end, until it is clicked."""
-    opened = table("documents")
+    opened = table("training.pickle.xz")
     device, page = opened.device, opened.opened.page
     opened.show(group="stack", at=50)
     keys = table_oracle.keys_of(opened.path, opened.number, device, "stack")
@@ -365,7 +365,7 @@ def test_rows_of_nothing_are_folded(table: Callable[..., Table]) -> None:
 
 
 def test_matches_only(table: Callable[..., Table]) -> None:
-    opened = table("documents")
+    opened = table("training.pickle.xz")
     device, page = opened.device, opened.opened.page
     opened.show(group="allocation", query="size>1MiB")
     big = [i for i, a in enumerate(device.allocations) if a.size > 1 << 20]
@@ -393,7 +393,7 @@ def test_matches_only(table: Callable[..., Table]) -> None:
 
 
 def test_link_brings_the_table_back(table: Callable[..., Table], open_report: Any, report_of: Any) -> None:
-    opened = table("documents")
+    opened = table("training.pickle.xz")
     opened.show(group="line", sort="count", at=77)
     opened.opened.page.locator(".table").focus()
     opened.opened.page.keyboard.press("Home")
@@ -410,7 +410,7 @@ def test_link_brings_the_table_back(table: Callable[..., Table], open_report: An
     "size", [{"width": 360, "height": 640}, {"width": 2200, "height": 1200}], ids=["narrow", "wide"]
 )
 def test_any_width(table: Callable[..., Table], size: dict[str, int]) -> None:
-    opened = table("documents", viewport=size)
+    opened = table("training.pickle.xz", viewport=size)
     for group in ("stack", "allocation"):
         opened.show(group=group)
         columns = opened.debug()["columns"]
@@ -504,7 +504,7 @@ def test_annotated_tensors_carry_their_names(
 
 def test_categories_and_bars_of_groups(table: Callable[..., Table]) -> None:
     """The category of most of a group's bytes at the peak, and shares as bars behind their numbers."""
-    opened = table("documents")
+    opened = table("training.pickle.xz")
     opened.show(group="stack")
     device, recorded = opened.device, corpus.loaded(opened.path).allocations(opened.number)
     categories = recorded["category"].cast(str).to_list()
@@ -523,7 +523,7 @@ def test_categories_and_bars_of_groups(table: Callable[..., Table]) -> None:
 
 
 def test_rows_are_filtered_by_name(table: Callable[..., Table]) -> None:
-    opened = table("documents")
+    opened = table("training.pickle.xz")
     opened.show(group="func")
     every = {row["function"]: row for row in opened.csv()}
     box = opened.opened.page.locator(".table-filter")
@@ -558,7 +558,7 @@ def sums_in_range(device: Any, keys: list[Any], first: int, last: int) -> dict[A
     return expected
 
 
-@pytest.mark.parametrize("name", ["documents", *REAL])
+@pytest.mark.parametrize("name", ["training.pickle.xz", *REAL])
 def test_a_window_is_summed(table: Callable[..., Table], name: str) -> None:
     """Allocated, freed and peak of each group in the events of the timeline's window, counted event by event."""
     opened = table(name)
@@ -589,7 +589,7 @@ def test_a_window_is_summed(table: Callable[..., Table], name: str) -> None:
 
 def test_a_selected_range_is_summed(table: Callable[..., Table]) -> None:
     """A drag with shift selects events: their sums are beside the timeline and in the table, until it is cleared."""
-    opened = table("documents")
+    opened = table("training.pickle.xz")
     page, device = opened.opened.page, opened.device
     opened.opened.set_view(view="timeline")
     plot = opened.opened.plot()
@@ -643,7 +643,7 @@ def change_text(value: int) -> str:
 
 
 def test_right_click_filters_in_the_timeline_and_the_events(table: Callable[..., Table]) -> None:
-    opened = table("documents")
+    opened = table("training.pickle.xz")
     page, device = opened.opened.page, opened.device
     opened.opened.set_view(view="timeline")
     held = device.allocations[max(range(len(device.allocations)), key=lambda i: device.allocations[i].size)]
@@ -663,7 +663,7 @@ def test_right_click_filters_in_the_timeline_and_the_events(table: Callable[...,
 
 
 def test_a_row_s_menu_filters(table: Callable[..., Table]) -> None:
-    opened = table("documents")
+    opened = table("training.pickle.xz")
     opened.show(group="category")
     page = opened.opened.page
     row = page.locator(".table .list-body > .list-row").first

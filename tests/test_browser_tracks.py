@@ -10,6 +10,7 @@ from typing import Any
 
 import corpus
 import pytest
+from planted import path_of
 from test_annotations import spans_of
 
 import snapreport
@@ -52,7 +53,7 @@ def test_rows_hold_what_python_says(opened: Any) -> None:
 
 def test_runs_of_metadata(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
     """Consecutive allocations with the same metadata, by a loop over the trace."""
-    path = corpus.path_of("documents")
+    path = path_of("oom", steps=2, layers=2, metadata=True)
     opened = borrow_report(report_of(path))
     expected: list[list[Any]] = []
     before = None

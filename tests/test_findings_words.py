@@ -72,6 +72,8 @@ def more_numbers(found: Case, finding: Finding, e: Row) -> list[float]:
             sum(holes[1:]),
             e["requested_bytes"] - sum(holes) - (e["device_free_bytes"] or 0) - e["pending_free_bytes"],
         ]
+        if total := found.recorder.get("memory_at_dump", {}).get(finding.device, {}).get("total_bytes"):
+            numbers += [total, total - e["reserved_bytes"] - (e["device_free_bytes"] or 0)]
     elif finding.kind == "oom":
         numbers += [len(e["events"])]
     elif "staircase" in e:

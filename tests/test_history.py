@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import random
 from pathlib import Path
@@ -15,6 +16,11 @@ from snapreport.history.levels import levels
 MIB = 1 << 20
 FUNCTIONS = ["embed", "attention", "mlp", "loss", "step"]
 BAD, FIRST_BAD = "attention", 17
+# An allocation of the profiler's on the CPU.
+MEMORY = {
+    "ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1, "s": "t",
+    "args": {"Total Allocated": 0, "Bytes": MIB, "Addr": 4096, "Device Id": -1, "Device Type": 0},
+}  # fmt: skip
 
 
 def program(commit: int, dice: random.Random) -> dict[str, Any]:
@@ -66,10 +72,17 @@ def test_the_commit_and_the_function_are_named(folder: Path) -> None:
     assert document["schema"] == "snapreport-history/1"
     (shift,) = [shift for shift in document["shifts"] if shift["measure"] == "allocated"]
     assert (shift["commit"], shift["is_confirmed"]) == (f"c{FIRST_BAD}", True)
-    assert shift["places"][0] == {"function": BAD, "file": "model/train.py", "change_bytes": 55 * MIB + 512}
-    assert len(shift["places"]) == 1
+    dice = random.Random(4)
+    (event,) = [
+        event
+        for event in [program(commit, dice) for commit in range(FIRST_BAD + 1)][-1]["device_traces"][0]
+        if event["frames"][0]["name"] == BAD and event["action"] == "alloc"
+    ]
+    line = event["frames"][0]["line"]
+    change = 55 * MIB + 512
+    assert shift["places"] == [{"function": BAD, "file": "model/train.py", "line": line, "change_bytes": change}]
     text = in_process("history", folder).out
-    assert text.startswith(f"c{FIRST_BAD}: peak allocated 600 → 655 MiB, {BAD} model/train.py +55.0 MiB")
+    assert text.startswith(f"c{FIRST_BAD}: peak allocated 600 → 655 MiB, {BAD} model/train.py:{line} +55.0 MiB")
 
 
 def test_the_page(folder: Path, tmp_path: Path) -> None:
@@ -145,6 +158,31 @@ def test_a_damaged_list_is_one_line(line: bytes, said: str, tmp_path: Path) -> N
     run = in_process("history", tmp_path)
     assert run.code == 2 and said in run.err and run.err.count("\n") == 1
     assert in_process("history", tmp_path / "none").code == 2
+
+
+def test_a_program_that_has_changed_since_its_commit_is_not_added_to_it(tmp_path: Path) -> None:
+    """Its measurement would replace the commit's own. ``--commit`` says what it is of."""
+    snap, commit = tmp_path / "snap.pickle", "a" * 40
+    for is_dirty in (False, True):
+        git = {"commit": commit, "dirty": is_dirty}
+        content = program(0, random.Random(1)) | {"snapreport": {"schema": "snapreport-recording/1", "git": git}}
+        snap.write_bytes(pickle.dumps(content))
+        run = in_process("history", "add", tmp_path / "h", snap)
+        assert run.code == 2 * is_dirty
+    assert "recorded with changes that aaaaaaaaaa does not have" in run.err and run.err.count("\n") == 1
+    assert in_process("history", "add", tmp_path / "h", snap, "--commit", "b").code == 0
+    assert [one["commit"] for one in in_process("history", tmp_path / "h", "--json").json["commits"]] == [commit, "b"]
+
+
+def test_what_reserves_nothing_has_no_check_of_it(tmp_path: Path) -> None:
+    """Tensors on the CPU."""
+    snap = tmp_path / "snap.json"
+    profile = {"schemaVersion": 1, "traceEvents": [MEMORY | {"ts": 1}]}
+    snap.write_text(json.dumps(profile))
+    for commit in range(5):
+        assert in_process("history", "add", tmp_path / "h", snap, "--commit", f"c{commit}").code == 0
+    checks = in_process("check", "--history", tmp_path / "h", snap, "--json").json["checks"]
+    assert [(check["passed"], check["value"]) for check in checks] == [(True, MIB)]
 
 
 def test_levels() -> None:

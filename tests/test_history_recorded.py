@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import fake_torch
 import pytest
@@ -106,6 +108,33 @@ def program(commit: int, dice: random.Random) -> str:
     return text.replace("(self, x):", "(self, x: torch.Tensor) -> torch.Tensor:") if commit >= ANNOTATED else text
 
 
+def record_commits(
+    folder: Path, sources: Sequence[str], moved: int, versions: Sequence[fake_torch.FakeTorch]
+) -> dict[int, Any]:
+    """Records each source with its version of PyTorch, checks it against the history of those before, and adds it; the
+    checks that did not pass. At the commit ``moved`` the file moves into a folder.
+    """
+    history, failed = folder / "history", {}
+    for commit, (source, fake) in enumerate(zip(sources, versions, strict=True)):
+        file = folder / ("model/train.py" if commit >= moved else "train.py")
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(source)
+        run = fake.record("-o", folder / f"run{commit}", command=[file])
+        assert run.code == 0, run.err
+        (snapshot,) = (folder / f"run{commit}").iterdir()
+        if commit >= FEWEST:
+            checked = in_process("check", "--history", history, snapshot)
+            if checked.code:
+                failed[commit] = checked
+        assert in_process("history", "add", history, snapshot, "--commit", f"c{commit}").code == 0
+    return failed
+
+
+def line_of(source: str, text: str) -> int:
+    (line,) = [number for number, line in enumerate(source.splitlines(), 1) if text in line]
+    return line
+
+
 def test_thirty_commits(tmp_path: Path) -> None:
     """In every commit lines move, classes are defined and batches come in another order. Functions are renamed and
     split, the file moves, annotations come, PyTorch changes; and one commit computes its softmax in float32.
@@ -113,36 +142,30 @@ def test_thirty_commits(tmp_path: Path) -> None:
     if not fake_torch.FOLDERS:
         pytest.skip(fake_torch.NONE)
     older, newer = (fake_torch.FakeTorch(fake_torch.FOLDERS[k]) for k in (0, -1))
-    history, dice, failed = tmp_path / "history", random.Random(1), {}
-    for commit in range(COMMITS):
-        file = tmp_path / ("model/train.py" if commit >= MOVED else "train.py")
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(program(commit, dice))
-        run = (newer if commit >= NEWER_TORCH else older).record("-o", tmp_path / f"run{commit}", command=[file])
-        assert run.code == 0, run.err
-        (snapshot,) = (tmp_path / f"run{commit}").iterdir()
-        if commit >= FEWEST:
-            checked = in_process("check", "--history", history, snapshot)
-            if checked.code:
-                failed[commit] = checked
-        assert in_process("history", "add", history, snapshot, "--commit", f"c{commit}").code == 0
+    history, dice = tmp_path / "history", random.Random(1)
+    sources = [program(commit, dice) for commit in range(COMMITS)]
+    versions = [newer if commit >= NEWER_TORCH else older for commit in range(COMMITS)]
+    failed = record_commits(tmp_path, sources, MOVED, versions)
     assert [(commit, run.code) for commit, run in failed.items()] == [(FIRST_BAD, 1)]
-    assert "+24.0 MiB in attend model/train.py" in failed[FIRST_BAD].out
+    line = line_of(sources[FIRST_BAD], "torch.softmax(")
+    assert f"+24.0 MiB in attend model/train.py:{line}\n" in failed[FIRST_BAD].out
     document = in_process("history", history, "--json").json
     rises = [shift for shift in document["shifts"] if shift["after_bytes"] > shift["before_bytes"]]
     (rise,) = [shift for shift in rises if shift["measure"] == "allocated"]
     assert rises == [rise] and rise["commit"] == f"c{FIRST_BAD}" and rise["is_confirmed"]
-    assert rise["places"][0] == {"function": "attend", "file": "model/train.py", "change_bytes": 24 << 20}
+    place = {"function": "attend", "file": "model/train.py", "line": line, "change_bytes": 24 << 20}
+    assert rise["places"][0] == place
     falls = [shift["commit"] for shift in document["shifts"] if shift is not rise]
     assert set(falls) <= ({f"c{NEWER_TORCH}"} if newer != older else set())
     text = in_process("history", history).out
-    assert re.match(rf"c{FIRST_BAD}: peak allocated \d+ → \d+ MiB, attend model/train.py \+24.0 MiB\n", text)
+    assert re.match(rf"c{FIRST_BAD}: peak allocated \d+ → \d+ MiB, attend model/train.py:{line} \+24.0 MiB\n", text)
     if newer == older:
         return
-    versions = [fake.version for fake in (older, newer)]
+    names = [fake.version for fake in (older, newer)]
     if falls:
-        assert re.search(rf"c{NEWER_TORCH}: .* MiB with PyTorch {' → '.join(versions)}", text)
+        assert re.search(rf"c{NEWER_TORCH}: .* MiB with PyTorch {' → '.join(names)}", text)
+    file = tmp_path / "model" / "train.py"
     file.write_text(program(COMMITS, dice).replace("randn(8,", "randn(16,"))
     assert older.record("-o", tmp_path / "other", command=[file]).code == 0
     run = in_process("check", "--history", history, *(tmp_path / "other").iterdir())
-    assert run.code == 2 and f"PyTorch {' → '.join(reversed(versions))} since c{COMMITS - 1}" in run.out
+    assert run.code == 2 and f"PyTorch {' → '.join(reversed(names))} since c{COMMITS - 1}" in run.out

@@ -79,6 +79,10 @@ class TestWildcards:
         result = in_process("stats", f"{tmp_path}/*.pickle")
         assert (result.code, result.out) == (2, "")
         assert result.err == f"snapreport: {tmp_path}/*.pickle: no file matches\n"
+        for name in ("rank_0.json.gz", "rank_1.json.gz"):
+            (tmp_path / name).touch()
+        result = in_process("stats", f"{tmp_path}/*.pickle")
+        assert result.err.endswith(f"no file matches; {tmp_path} has rank_0.json.gz and 1 more\n")
 
     def test_remote_ones_too(self, memory):
         for name in ("/run/rank_1.pickle", "/run/rank_0.pickle", "/run/other.txt"):

@@ -94,7 +94,7 @@ def add(
     with progress.shown():
         from snapreport.history.store import add as keep
 
-        data, recorded = _digest(snap, redaction)
+        data, recorded = _digest(snap, redaction, is_named=bool(commit))
         chosen = commit or recorded or _head()
         if not chosen:
             raise click.UsageError("--commit is needed: none was recorded, and this is no working copy of git")
@@ -102,8 +102,10 @@ def add(
     echo(lines([f"{folder}: {row.commit}: {len(data):,} bytes"]), err=True)
 
 
-def _digest(snap: str, redaction: Redaction | None) -> tuple[bytes, str]:
-    """The digest of a file that is a snapshot or one itself, and the commit that was recorded, "" for none."""
+def _digest(snap: str, redaction: Redaction | None, is_named: bool) -> tuple[bytes, str]:
+    """The digest of a file that is a snapshot or one itself, and the commit that was recorded, "" for none. is_named:
+    the commit is known; otherwise a program that has changed since its commit raises an error.
+    """
     from snapreport.jobs.digest import digest_bytes, read_digest
     from snapreport.jobs.digest_format import is_digest
 
@@ -115,7 +117,13 @@ def _digest(snap: str, redaction: Redaction | None) -> tuple[bytes, str]:
         return data, ""
     (snapshot,) = load_all([snap], redaction=redaction)
     recorder = snapshot.recording.recorder
-    return digest_bytes(snapshot), recorder.git.commit if recorder and recorder.git else ""
+    git = recorder.git if recorder else None
+    if git and git.dirty and not is_named:
+        raise click.UsageError(
+            f"it was recorded with changes that {git.commit[:10]} does not have: commit them and record again, or name "
+            "the commit with --commit"
+        )
+    return digest_bytes(snapshot), git.commit if git else ""
 
 
 def _head() -> str:

@@ -8,10 +8,11 @@ from snapreport.contracts.values import Bytes, Count, SignedBytes
 
 
 class PlaceChange(Struct, forbid_unknown_fields=True):
-    """A function whose allocations hold more or less at the peak."""
+    """A function whose allocations hold more or less at the peak. ``line``: of the largest that came; 0: none did."""
 
     function: str
     file: str
+    line: Count
     change_bytes: SignedBytes
 
 

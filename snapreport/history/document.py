@@ -12,7 +12,7 @@ from snapreport.errors import SnapshotError
 from snapreport.history.levels import Level, levels
 from snapreport.history.store import Entry
 from snapreport.jobs.digest_model import Digest
-from snapreport.jobs.place_changes import growth, place_name
+from snapreport.jobs.place_changes import growth, line_of_growth, place_name
 from snapreport.number_format import arrow_text, bytes_text, device_name, plural
 
 ALLOCATED, RESERVED = "allocated", "reserved"
@@ -29,7 +29,7 @@ def history_document(found: Sequence[Entry]) -> HistoryDocument:
     """Raises :class:`SnapshotError` for a history without entries."""
     if not found:
         raise SnapshotError("the history has no commits")
-    by_measure = {measure: _levels_of(found, measure) for measure in (ALLOCATED, RESERVED)}
+    by_measure = _levels_of(found)
     allocated, reserved = ([_level_at(by_measure[m], i) for i in range(len(found))] for m in (ALLOCATED, RESERVED))
     commits = [
         CommitMemory(
@@ -53,7 +53,7 @@ def history_document(found: Sequence[Entry]) -> HistoryDocument:
         _shift(found, measure, before, after)
         for measure, levels_found in by_measure.items()
         for before, after in pairwise(levels_found)
-        if not (_torch_change(found, after.first) and before.low <= after.middle <= before.high)
+        if not before.low <= after.middle <= before.high
     ]
     return HistoryDocument(commits, sorted(shifts, key=lambda shift: (shift.index, shift.measure)))
 
@@ -62,10 +62,16 @@ def peak(digest: Digest, measure: str) -> int:
     return digest.highest_allocated if measure == ALLOCATED else digest.highest_reserved
 
 
-def _levels_of(found: Sequence[Entry], measure: str) -> list[Level]:
-    """Levels of a measure. A new version of PyTorch starts one: the same program needs other memory with it."""
+def _levels_of(found: Sequence[Entry]) -> dict[str, list[Level]]:
+    """Levels of each measure. A new version of PyTorch starts one: the same program needs other memory with it. So does
+    a shift of allocated for reserved memory, which follows it, but within a wider noise of its own.
+    """
     breaks = {n for n in range(1, len(found)) if _torch_change(found, n)}
-    return levels([peak(entry.digest, measure) for entry in found], _UNITS[measure], breaks)
+    by_measure = {}
+    for measure in (ALLOCATED, RESERVED):
+        by_measure[measure] = levels([peak(entry.digest, measure) for entry in found], _UNITS[measure], breaks)
+        breaks |= {level.first for level in by_measure[measure][1:]}
+    return by_measure
 
 
 def _torch_change(found: Sequence[Entry], index: int) -> str:
@@ -85,7 +91,8 @@ def _level_at(found: Sequence[Level], index: int) -> Level:
 def _shift(found: Sequence[Entry], measure: str, before: Level, after: Level) -> Shift:
     index = after.first
     rises = after.middle > before.middle
-    changes = growth(found[index - 1].digest, found[index].digest)
+    digests = [entry.digest for entry in found[index - 1 : index + 1]]
+    changes = growth(*digests)
     much = abs(after.middle - before.middle) * _MUCH
     changes = [one for one in (changes if rises else changes[::-1]) if (one[1] if rises else -one[1]) > much][:_PLACES]
     return Shift(
@@ -95,13 +102,13 @@ def _shift(found: Sequence[Entry], measure: str, before: Level, after: Level) ->
         int(before.middle),
         int(after.middle),
         after.is_confirmed,
-        [PlaceChange(function, file, change) for (function, file), change in changes],
+        [PlaceChange(*place, line_of_growth(digests[0], digests[1], place), change) for place, change in changes],
     )
 
 
 def shift_text(found: Sequence[Entry], shift: Shift) -> str:
     """One sentence, for terminal and page."""
-    places = [f"{place_name((one.function, one.file))} {signed(one.change_bytes)}" for one in shift.places]
+    places = [f"{place_name((one.function, one.file), one.line)} {signed(one.change_bytes)}" for one in shift.places]
     text = f"{found[shift.index].name}: peak {shift.measure} {arrow_text(shift.before_bytes, shift.after_bytes)}"
     other = _torch_change(found, shift.index)
     if other:
@@ -119,15 +126,18 @@ def check_history(found: Sequence[Entry], digest: Digest, file: str) -> list[Che
     """Whether a snapshot's peaks are above the noise of the history's last level; less is fine."""
     checks = []
     device = "none" if digest.device is None else device_name(digest.kind, digest.device)
+    by_measure = _levels_of(found)
     for measure in (ALLOCATED, RESERVED):
         value = peak(digest, measure)
+        if measure == RESERVED and not any([value, *(peak(entry.digest, measure) for entry in found)]):
+            continue  # recorded on the CPU
         if len(found) < FEWEST:
             reason = f"the history has {plural(len(found), 'commit')}: its noise is known from {FEWEST}"
             checks.append(
                 Check("history", file, device, False, f"peak {measure} {bytes_text(value)}", value, 0, [], reason)
             )
             continue
-        level = _levels_of(found, measure)[-1]
+        level = by_measure[measure][-1]
         limit = int(level.high)
         passed = value <= limit
         last = found[-1]
@@ -139,12 +149,14 @@ def check_history(found: Sequence[Entry], digest: Digest, file: str) -> list[Che
         evidence, unknown = [], ""
         if not passed:
             evidence = [
-                f"{signed(change)} in {function} {place_file}"
-                for (function, place_file), change in growth(last.digest, digest)[:_PLACES]
-                if change > 0
+                f"{signed(change)} in {place_name(place, line_of_growth(last.digest, digest, place))}"
+                for place, change in growth(last.digest, digest)[:_PLACES]
+                if change > (value - level.middle) * _MUCH
             ]
             other = _other_torch(last.digest, digest)
             if other:
-                unknown = f"{other} since {last.name}, which may be why the {message}"
+                unknown = (
+                    f"{other} since {last.name}, which may be why the {message}. Added, it begins a level of its own"
+                )
         checks.append(Check("history", file, device, passed, message, value, limit, evidence, unknown))
     return checks

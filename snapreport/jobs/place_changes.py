@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from snapreport.jobs.digest_model import Digest
@@ -20,9 +20,9 @@ def bytes_by_place(digest: Digest) -> dict[Place, int]:
     return {place: size for place, size in held.items() if size}
 
 
-def place_name(place: Place) -> str:
-    """``forward model/attention.py``."""
-    return " ".join(filter(None, place)) or "allocations without a stack trace"
+def place_name(place: Place, line: int = 0) -> str:
+    """``forward model/attention.py:34``, or without the line."""
+    return (" ".join(filter(None, place)) or "allocations without a stack trace") + (f":{line}" if line else "")
 
 
 def growth(before: Digest, after: Digest) -> list[tuple[Place, int]]:
@@ -30,6 +30,17 @@ def growth(before: Digest, after: Digest) -> list[tuple[Place, int]]:
     old, new = followed([before, after])
     changes = [(place, new.get(place, 0) - old.get(place, 0)) for place in {**old, **new}]
     return sorted([one for one in changes if one[1]], key=lambda one: (-one[1], one[0]))
+
+
+def line_of_growth(before: Digest, after: Digest, place: Place) -> int:
+    """The line of a place's largest stack that has no equal in bytes and count in that function before; 0: none."""
+    known = Counter((stack.bytes, stack.count) for stack in before.stacks if stack.function == place[0])
+    here = [stack for stack in after.stacks if (stack.function, shown_file(stack.file)) == place]
+    for stack in sorted(here, key=lambda stack: (-stack.bytes, stack.line)):
+        if not known[stack.bytes, stack.count]:
+            return stack.line
+        known[stack.bytes, stack.count] -= 1
+    return 0
 
 
 def followed(digests: Sequence[Digest]) -> list[dict[Place, int]]:

@@ -51,9 +51,16 @@ def expand(paths: Iterable[str]) -> list[str]:
         else:
             found = sorted(name for name in glob.iglob(path, recursive=True) if not Path(name).is_dir())  # noqa: PTH207
             if not found:
-                raise SnapshotError(f"{path}: no file matches")
+                raise SnapshotError(f"{path}: no file matches{_others(Path(path).parent)}")
             expanded += found
     return expanded
+
+
+def _others(folder: Path) -> str:
+    """What a folder has instead of what was looked for."""
+    names = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+    more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
+    return f"; {folder} has {names[0]}{more}" if names else ""
 
 
 def open_binary(path: str) -> BinaryIO:

@@ -101,7 +101,7 @@ def test_a_dask_worker_killed_in_the_middle_loses_nothing(
 
     def kill_after_the_first(bar: Any, amount: int) -> None:
         note(bar, amount)
-        if not killed:
+        if amount and not killed:
             killed.append(next(nanny.pid for nanny in cluster.workers.values() if nanny.pid))
             os.kill(killed[0], signal.SIGKILL)
 

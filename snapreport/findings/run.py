@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 
 from msgspec.structs import replace
 
-from snapreport import plugins
+from snapreport import plugins, progress
 from snapreport.findings.advice import ADVICE, advice_findings
 from snapreport.findings.churn import CHURN
 from snapreport.findings.fragmentation import FRAGMENTATION
@@ -38,9 +38,10 @@ def findings(snapshot: Snapshot, devices: Sequence[int] | None = None) -> list[F
         found = {}
         _known[snapshot] = snapshot.recording, found
     wanted = snapshot.devices if devices is None else devices
-    for device in wanted:
-        if device not in found:
-            found[device] = _find(snapshot, snapshot.timeline(device))
+    new = [device for device in wanted if device not in found]
+    with progress.stage("findings", len(new) * (len(KINDS) + 1), "") as bar:
+        for device in new:
+            found[device] = _find(snapshot, snapshot.timeline(device), bar)
     return _said_once(sorted((finding for device in wanted for finding in found[device]), key=order))
 
 
@@ -53,10 +54,14 @@ def _said_once(found: list[Finding]) -> list[Finding]:
     return found
 
 
-def _find(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding]:
+def _find(snapshot: Snapshot, timeline: DeviceTimeline, bar: progress.Bar) -> list[Finding]:
     kinds = [kind for kind in KINDS if kind.of_profile or not snapshot.recording.is_profiled]
-    found = [finding for kind in kinds if kind.find for finding in kind.find(snapshot, timeline)]
+    found: list[Finding] = []
+    for kind in kinds:
+        found += kind.find(snapshot, timeline) if kind.find else []
+        bar.advance(1)
     found += advice_findings(snapshot, timeline, found)
+    bar.advance(1)
     return [_doubted(finding) for finding in found] if timeline.recording_gaps else found
 
 

@@ -23,6 +23,9 @@ categories
 remedies
         programs recorded with and without a remedy: program, remedy, rank of the advice, promised and measured peak;
         recordings stay in the folder of --keep and are used again; names of programs may be given
+remedy-times
+        what a profiler's trace says that checkpointing costs, beside programs that run with it: on the CPU, as shares
+        of a step, and over the driver of tests/fakecuda, with kernels added by hand; names of programs may be given
 recording
         cost of recording a program with CUDA, or over the driver of tests/fakecuda (``SNAPREPORT_FAKE_TORCH``): time
         per step, host memory per million events, snapshots written by pickle.dump and streamed
@@ -81,6 +84,7 @@ from benchmarks import (
     peers,
     recording,
     remedies,
+    remedy_times,
     reruns,
     shapes,
     sizes,
@@ -286,6 +290,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "modules": lambda run: {"rows": modules.run_all(run.names)},
     "layers": lambda run: {"rows": layers.run_all(run.names)},
     "remedies": of_remedies,
+    "remedy-times": lambda run: {"rows": remedy_times.run_all(run.keep, run.names)},
     "categories": of_categories,
     "whatif": of_whatif,
     "reruns": of_reruns,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import polars as pl
+from msgspec import UNSET, UnsetType
 
 from snapreport.findings.advice_context import MIN_BYTES, ONE_LINE, SLOWER, Advice, AdviceContext, AdviceEvidence
 from snapreport.findings.batch_limits import is_batch_fixed
@@ -14,6 +15,7 @@ from snapreport.findings.cut_off_pass import repeats_of_parameters
 from snapreport.findings.graphs import dropped_graphs, unknown_of_a_step, waiting_graphs
 from snapreport.findings.layer_count import layer_count
 from snapreport.findings.mixed_precision import mixed_precision
+from snapreport.findings.remedy_time import computed_again
 from snapreport.findings.repeated_layers import repeated_layers
 from snapreport.findings.resident_data import resident_data
 from snapreport.findings.retained_graphs import retained_graphs
@@ -30,10 +32,15 @@ CHUNKS = 8
 
 
 class LayersEvidence(AdviceEvidence, kw_only=True):
-    """``modules``: the layers, empty where the recording names none."""
+    """``modules``: the layers, empty where the recording names none. ``cost_us``: what computing them again adds to a
+    step of ``step_us``, by a profiler's trace; at least that where ``device_busy_share`` of the step is below 0.8.
+    """
 
     layers: int
     modules: list[str]
+    cost_us: int | UnsetType = UNSET
+    step_us: int | UnsetType = UNSET
+    device_busy_share: float | UnsetType = UNSET
 
 
 class PassesEvidence(AdviceEvidence, kw_only=True):
@@ -74,6 +81,7 @@ def _checkpointing(context: AdviceContext) -> Advice | None:
     if passes > 1 and counted:
         of = sentence("{of} in each of {passes} forward passes", of=of, passes=passes)
     has_option = context.is_transformers(mask)
+    cost = computed_again(context, found)
     return Advice(
         "checkpointing",
         "Use activation checkpointing",
@@ -85,12 +93,13 @@ def _checkpointing(context: AdviceContext) -> Advice | None:
             ),
             *named,
             "The replay leaves the input of every layer and the activations of one layer.",
+            *([cost.sentence] if cost else []),
         ],
         "torch.utils.checkpoint",
         "https://docs.pytorch.org/docs/stable/checkpoint.html",
         mask,
         share,
-        evidence=LayersEvidence(layers=counted, modules=modules),
+        evidence=LayersEvidence(layers=counted, modules=modules, **(cost.evidence if cost else {})),
         effort=SLOWER,
         line="model.gradient_checkpointing_enable()"
         if has_option

@@ -15,6 +15,7 @@ import polars as pl
 from snapreport.findings.advice_context import AdviceContext
 from snapreport.findings.graphs import backward_allocations, backward_passes
 from snapreport.integers import is_among
+from snapreport.memoize import memoize
 
 FEWEST_LAYERS = 4
 """Stacks whose tensors are alive so many times at once belong to repeated layers, which can be checkpointed."""
@@ -47,7 +48,7 @@ def repeated_layers(context: AdviceContext, activation: np.ndarray, passes: int)
     # What an earlier step left, as the number of its loss, is of no layer of this one.
     run = backward_passes(context)[context.born[live]]
     live = live[run == np.argmax(np.bincount(run, context.size[live]))]
-    born = pl.DataFrame({"stack": context.stack[live], "size": context.size[live], "born": context.born[live]})
+    born = pl.DataFrame({"stack": _lines(context)[live], "size": context.size[live], "born": context.born[live]})
     lines = born.group_by("stack").agg(
         n=pl.len(), bytes=pl.col("size").sum(), first=pl.col("born").min(), last=pl.col("born").max()
     )
@@ -75,6 +76,25 @@ def repeated_layers(context: AdviceContext, activation: np.ndarray, passes: int)
     return Layers(rows, count, starts, ends)
 
 
+@memoize
+def _lines(context: AdviceContext) -> np.ndarray:
+    """Int64 stack per allocation, one for all that differ in the numbers of modules alone, which a profiler's trace has
+    among its frames: ``nn.Module: Block_3``.
+    """
+    recording = context.snapshot.recording
+    is_module = recording.frames["name"].str.starts_with("nn.Module: ").to_numpy()
+    if not is_module.any():
+        return context.stack
+    first: dict[bytes, int] = {}
+    numbers, place = np.unique(context.stack, return_inverse=True)
+    frames = (np.asarray(recording.stack(stack)) for stack in numbers.tolist())
+    alike = [
+        first.setdefault(one[~is_module[one]].tobytes(), stack)
+        for one, stack in zip(frames, numbers.tolist(), strict=True)
+    ]
+    return np.array(alike, np.int64)[place]
+
+
 def _saved(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: alive when a backward pass begins, or to the end. A convolution without cuDNN unfolds its
     input in its own line, which counts no layer.
@@ -88,12 +108,13 @@ def _saved(context: AdviceContext) -> np.ndarray:
 def _family(context: AdviceContext, activation: np.ndarray, lines: pl.DataFrame, count: int) -> Layers:
     """The layers of some lines (``stack``, ``n`` at the peak, ``bytes``), so many at the peak."""
     anchors = lines.filter(_in_each(pl.lit(count)) == 1).sort("first")
-    rows = np.flatnonzero(activation & is_among(context.stack, lines["stack"].to_numpy()) & (context.born >= 0))
+    stack = _lines(context)
+    rows = np.flatnonzero(activation & is_among(stack, lines["stack"].to_numpy()) & (context.born >= 0))
     rows = rows[np.argsort(context.born[rows], kind="stable")]
     born, size, freed = context.born[rows], context.size[rows], context.freed[rows]
     # A line that runs once in each layer counts them. A layer begins where the family's first line runs before it.
-    once = born[context.stack[rows] == anchors["stack"][0]]
-    begins = born[context.stack[rows] == lines.sort("first")["stack"][0]]
+    once = born[stack[rows] == anchors["stack"][0]]
+    begins = born[stack[rows] == lines.sort("first")["stack"][0]]
     of = np.searchsorted(once, begins, "left")
     first = np.minimum.reduceat(begins, np.flatnonzero(np.diff(of, prepend=-1))) if len(begins) else once
     layer = np.searchsorted(first, born, "right")
@@ -114,13 +135,11 @@ def _family(context: AdviceContext, activation: np.ndarray, lines: pl.DataFrame,
     used = pl.when(is_used).then(pl.col("freed"))
     table = table.with_columns(again=used.min().over("layer").fill_null(never + 1))
     grows = _concatenates(context, lines)
-    concatenated = is_among(context.stack[rows], grows)
+    concatenated = is_among(stack[rows], grows)
     part = bool(len(grows)) and 2 * size[concatenated].sum() >= size.sum()
     # Of a pass that was cut off, the last layer's lines may be alive that no other layer has.
     in_each = lines.filter(_in_each(pl.lit(count)) > 0)
-    stays = (
-        ~concatenated if part else table["stays"].to_numpy() | is_among(context.stack[rows], _around(context, in_each))
-    )
+    stays = ~concatenated if part else table["stays"].to_numpy() | is_among(stack[rows], _around(context, in_each))
     starts = table["end"].to_numpy() + 1
     ends = np.minimum(table["again"].to_numpy() - 1, freed)
     return Layers(rows, count, starts, np.where(stays, starts, np.maximum(starts, ends)))
@@ -131,9 +150,9 @@ def _concatenates(context: AdviceContext, lines: pl.DataFrame) -> np.ndarray:
     all before it made. Recomputed are what they concatenate and what is as large; layers keep their narrow tensors, as
     with torchvision's ``memory_efficient``.
     """
-    alive = context.at_peak & (context.born >= 0) & is_among(context.stack, lines["stack"].to_numpy())
-    rows = np.flatnonzero(alive)
-    table = pl.DataFrame({"stack": context.stack[rows], "size": context.size[rows], "born": context.born[rows]})
+    stack = _lines(context)
+    rows = np.flatnonzero(context.at_peak & (context.born >= 0) & is_among(stack, lines["stack"].to_numpy()))
+    table = pl.DataFrame({"stack": stack[rows], "size": context.size[rows], "born": context.born[rows]})
     step = pl.col("size").sort_by("born").diff().drop_nulls()
     found = table.group_by("stack").agg(n=pl.len(), least=step.min(), most=step.max())
     found = found.filter((pl.col("n") >= FEWEST_LAYERS) & (pl.col("least") > 0) & (pl.col("least") == pl.col("most")))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
@@ -173,18 +174,50 @@ def _sums(causes: pl.DataFrame) -> list[TimeCost]:
     return [TimeCost(*row) for row in rows.sort("host", "cause", descending=[True, False]).iter_rows()]
 
 
-def _steps(timelines: Sequence[Timeline], causes: pl.DataFrame, begin: int, end: int) -> list[StepTime]:
-    """The steps that lie wholly within the trace."""
-    timeline = max(timelines, key=lambda one: len(one.steps))
+MOST_UNSEEN = 0.01
+"""Of a step that counts as covered. A profiler that a step starts begins within it, before the first forward pass."""
+
+
+@dataclass(frozen=True)
+class ProfiledStep:
+    """A step that the trace covers. begin, end: ns."""
+
+    step: int
+    name: str
+    begin: int
+    end: int
+
+    def is_within(self, begin: int, end: int) -> bool:
+        """Whether all but :data:`MOST_UNSEEN` of it lies between two moments."""
+        unseen = max(begin - self.begin, 0) + max(self.end - end, 0)
+        return unseen <= MOST_UNSEEN * (self.end - self.begin)
+
+
+def profiled_steps(timeline: Timeline) -> list[ProfiledStep]:
+    """The steps that the trace of the same run covers, in order; none without a trace."""
+    profile = timeline.recording.profile
+    if profile is None or profile.activities is None or profile.problem or not len(profile.activities.intervals):
+        return []
+    intervals = profile.activities.intervals
+    begin, end = intervals["begin"].to_numpy().min(), intervals["end"].to_numpy().max()
+    return [one for one in _all_steps(timeline) if one.is_within(begin, end)]
+
+
+def _all_steps(timeline: Timeline) -> list[ProfiledStep]:
     clock = clock_of(timeline.events) if len(timeline.events) else None
     if clock is None:
         return []
     steps = timeline.steps.sort("first_event")
     starts = clock[steps["first_event"].to_numpy()] * 1000
     ends = np.append(starts[1:], clock[steps["last_event"].to_numpy()[-1:]] * 1000)
+    rows = zip(steps["step"].to_list(), steps["name"].to_list(), starts.tolist(), ends.tolist(), strict=True)
+    return [ProfiledStep(*row) for row in rows]
+
+
+def _steps(timelines: Sequence[Timeline], causes: pl.DataFrame, begin: int, end: int) -> list[StepTime]:
     found = []
-    for row, (since, until) in zip(steps.iter_rows(named=True), zip(starts, ends, strict=True), strict=True):
-        if since >= begin and until <= end:
-            own = causes.filter(pl.col("begin").is_between(since, until, closed="left"))
-            found.append(StepTime(row["step"], row["name"], int(until - since) // 1000, _sums(own)))
+    for one in _all_steps(max(timelines, key=lambda each: len(each.steps))):
+        if one.is_within(begin, end):
+            own = causes.filter(pl.col("begin").is_between(one.begin, one.end, closed="left"))
+            found.append(StepTime(one.step, one.name, (one.end - one.begin) // 1000, _sums(own)))
     return found

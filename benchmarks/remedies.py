@@ -35,8 +35,11 @@ GENERAL = {"accumulation", "mixed-precision", "checkpointing", "chunked-loss"}
 UNSEEN = {
     *("video", "waves", "points", "mixer", "captions", "folding", "bootstrapped", "curves"),
     *("windows", "latents", "inpainting", "sessions"),
+    *("alignment", "tumours", "flow", "graphs", "samples", "dispatched"),
 }
-"""Programs of pairs/unseen.py, recorded when the models of remedies were done; its docstring has the first figures."""
+"""Programs of pairs/unseen.py and pairs/laboratory.py, recorded when the models of remedies were done; their docstrings
+have the first figures.
+"""
 
 
 @dataclass(frozen=True)

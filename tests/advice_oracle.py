@@ -16,7 +16,7 @@ from snapreport.snapshot import Snapshot
 
 Row = dict[str, Any]
 # Rules whose estimates assume nothing about types: each names a mistake in the program.
-MISTAKES = ("backward-each", "second-model", "expanded-mask", "retained-graphs", "exception-holds")
+WITHOUT_TYPES = ("accumulation", "backward-each", "second-model", "expanded-mask", "retained-graphs", "exception-holds")
 
 
 def evidence(
@@ -54,7 +54,7 @@ def evidence(
     is_first = told["effort"] == "one line" and 20 * row["bytes"] >= device.peak_bytes
     is_first &= told["saving"] is not None and "(replayed)" in finding.title
     is_first |= told["rule"] == "exception-holds"
-    is_guess = finding.confidence == "estimate" and told["rule"] not in MISTAKES
+    is_guess = finding.confidence == "estimate" and told["rule"] not in WITHOUT_TYPES
     row["priority"] = 2 if is_guess else 0 if is_first else 1
     if told["together"]:
         peak, event = saving_oracle.peak_without(

@@ -114,6 +114,25 @@ def test_two_remedies_where_each_alone_saves_little() -> None:
     assert said(PEAK, found) == ["Use activation checkpointing and use fused=True: peak 20.0 → 12.0 GiB (replayed)."]
 
 
+def test_a_range_and_a_small_saving_where_there_is_nothing_better() -> None:
+    routed = advice("accumulation", 6 * GIB, confidence="estimate")
+    routed.evidence.saving.low_bytes, routed.evidence.saving.high_bytes = 14 * GIB, 17 * GIB  # type: ignore[attr-defined]
+    assert said(PEAK, routed) == [
+        "What grows with the batch holds 8.00 of 20.0 GiB: halve the batch with gradient accumulation, peak between "
+        "14.0 GiB and 17.0 GiB (estimate)."
+    ]
+    small = advice("checkpointing", 2 * GIB)
+    assert said(PEAK, small)[0].startswith("Activations of repeated layers hold 8.00 of 20.0 GiB")
+    assert said(PEAK, small, routed) == said(PEAK, routed)
+
+
+def test_segments_released_again_and_again_come_before_what_holds_the_peak() -> None:
+    churn = Finding("churn", 0, "warning", "cuda:0 released 9 segments", bytes=GIB)
+    emptied = Finding("advice", 0, "info", "Remove it", evidence=AdviceEvidence(rule="empty-cache"))
+    assert said(PEAK, churn, emptied) == ["cuda:0 released 9 segments.", "Remove it."]
+    assert len(said(PEAK, churn, advice("checkpointing", 9 * GIB))) == 1
+
+
 def test_a_failure_comes_first_and_then_what_holds_the_memory() -> None:
     assert said(FAILURE, PEAK) == [
         "Out of memory on cuda:0.",

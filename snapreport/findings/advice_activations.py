@@ -19,6 +19,7 @@ from snapreport.findings.remedy_time import computed_again
 from snapreport.findings.repeated_layers import repeated_layers
 from snapreport.findings.resident_data import resident_data
 from snapreport.findings.retained_graphs import retained_graphs
+from snapreport.findings.router_masks import router_masks
 from snapreport.findings.saving import bytes_over_time, share_of_spans, share_with_cost
 from snapreport.findings.unused_graphs import unused_graphs
 from snapreport.sentence import bytes_part, code_part, sentence
@@ -180,9 +181,17 @@ def _accumulation(context: AdviceContext) -> Advice | None:
     size = context.bytes_at_peak(mask)
     if not context.trains or not context.is_much(size // 2) or is_batch_fixed(context):
         return None
-    gradients, share = context.remember("half of the batch", lambda: _beside_gradients(context, mask, 0.5))
+    masks = router_masks(context)
+    of_masks = context.bytes_at_peak(masks)
+    is_routed = context.is_much(of_masks)
+    gradients, share, peak_range = context.remember("half of the batch", lambda: _halved(context, mask, masks))
     if not share:
         return None
+    squares = sentence(
+        "A router's one-hot masks hold {}. Their length usually follows from the number of tokens, so that a quarter "
+        "of them is left; otherwise half is.",
+        context.share(of_masks),
+    )
     stay = sentence("The gradients of the first half, {}, stay allocated through the second.", bytes_part(gradients))
     return Advice(
         "accumulation",
@@ -193,25 +202,45 @@ def _accumulation(context: AdviceContext) -> Advice | None:
                 context.share(size),
             ),
             *([stay] if context.is_much(gradients) else []),
+            *([squares] if is_routed else []),
         ],
         "gradient accumulation",
         "https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-accumulation",
         mask,
         share,
+        confidence="estimate" if is_routed else "inferred",
+        peak_range=peak_range if is_routed else None,
         evidence=AccumulationEvidence(gradient_bytes=gradients),
         effort=SLOWER,
         line="for part in batch.chunk(2): (loss_of(part) / 2).backward()",
     )
 
 
+def _halved(context: AdviceContext, mask: np.ndarray, masks: np.ndarray) -> tuple[int, float, tuple[int, int]]:
+    """(bytes of all gradients, the share of ``mask`` that is saved, the least and the highest peak) with half a batch.
+    Of ``masks`` a quarter is left, and half at most.
+    """
+    timeline, rows = context.timeline, np.flatnonzero(mask)
+    most, cost = _missing_gradients(context)
+    quarter = bytes_over_time(timeline, np.flatnonzero(masks & mask)) // 4
+    half = timeline.allocated - bytes_over_time(timeline, rows) // 2 + cost
+    peaks = int((half - quarter).max()), int(half.max())
+    return most, share_with_cost(timeline, rows, 0.5, cost - quarter), peaks
+
+
 def _beside_gradients(context: AdviceContext, mask: np.ndarray, fraction: float) -> tuple[int, float]:
     """(bytes of all gradients, the share of ``mask`` that is saved) where ``fraction`` of it goes, and the gradients of
     the first part stay allocated while the others run: also those that one pass over all has not made yet.
     """
+    most, cost = _missing_gradients(context)
+    return most, share_with_cost(context.timeline, np.flatnonzero(mask), fraction, cost)
+
+
+def _missing_gradients(context: AdviceContext) -> tuple[int, np.ndarray]:
+    """Bytes of all gradients, and Int64 per place in a curve: those that are not allocated there."""
     gradients = bytes_over_time(context.timeline, np.flatnonzero(context.category("gradient")))
     most = int(gradients.max(initial=0))
-    np.subtract(most, gradients, out=gradients)
-    return most, share_with_cost(context.timeline, np.flatnonzero(mask), fraction, gradients)
+    return most, np.subtract(most, gradients, out=gradients)
 
 
 def batch_sized(context: AdviceContext) -> np.ndarray:

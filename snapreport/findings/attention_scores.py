@@ -14,6 +14,7 @@ import numpy as np
 
 from snapreport.findings.advice_births import births as births_without_workspaces
 from snapreport.findings.advice_context import AdviceContext
+from snapreport.findings.graphs import saved_for_backward
 from snapreport.reading.noise import PYTHON, recorded_flags
 from snapreport.reading.stack_marks import stacks_with
 from snapreport.sentence import sentence
@@ -163,6 +164,8 @@ def _by_shape(
     ends = np.append(context.born[births], len(context.timeline.events))[np.minimum(rows + LIFE, len(births))]
     saved = context.trains or context.timeline.activity.kind == GRAPH_DROPPED
     candidate &= saved | (context.freed[births[first]] <= ends[:-1]) & (context.freed[births[second]] <= ends[1:])
+    # A softmax saves its result and not the product, as a gate saves what it concatenates.
+    candidate &= ~saved_for_backward(context)[births[first]]
     inside = _members(context)
     known: dict[tuple[int, int, int], bool] = {}
     for place in np.flatnonzero(candidate).tolist():

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from snapreport.findings.effort import MISTAKES
+from snapreport.findings.effort import WITHOUT_TYPES
 from snapreport.findings.live import category_text
 from snapreport.findings.model import Finding
 from snapreport.findings.remedy_place import remedy_place
 from snapreport.number_format import share_text, upper_first
 from snapreport.sentence import bytes_change, bytes_part, bytes_share, sentence
 
-_MIN_SAVING_ONE_LINE, _MIN_SAVING = 0.05, 0.15
-"""Of the peak: a change of one line, and any other remedy, that saves less is no diagnosis."""
+_MIN_SAVING_ONE_LINE, _MIN_SAVING, _LEAST_SAVING = 0.05, 0.15, 0.1
+"""Of the peak: a change of one line, and any other remedy, that saves less is no diagnosis; the least where there is no
+other.
+"""
 _MIN_CAUSE_SHARE = 0.3
 """Of the peak: a category with less does not explain it."""
 _MIN_LINE_SHARE = 0.5
@@ -74,8 +76,8 @@ def diagnosis(found: Sequence[Finding], device: int) -> list[Statement]:
     order.
 
     A failure comes before everything. Then come what one line mends and leaks, fragmentation, other remedies that were
-    replayed, each with most bytes first, two remedies at once, reference cycles, and last what holds the peak.
-    Estimates that rest on number types are no diagnosis.
+    replayed, each with most bytes first, two remedies at once, remedies that save less, reference cycles, segments
+    released again and again, and last what holds the peak. Estimates that rest on number types are no diagnosis.
     """
     here = [finding for finding in found if finding.device == device]
     peak = next((finding for finding in here if finding.kind == "peak"), None)
@@ -105,28 +107,35 @@ def _best(here: Sequence[Finding], peak: Finding | None) -> list[Statement]:
         elif peak and "bursts" in finding.evidence and size >= _MIN_CAUSE_SHARE * peak.bytes:
             # What waits for Python's garbage collector, which another remedy explains better where there is one.
             remedy = Statement(finding.detail[-1], finding)
-            ranked.append((4, size, [Statement(sentence("{}.", finding.title), finding), remedy]))
+            ranked.append((5, size, [Statement(sentence("{}.", finding.title), finding), remedy]))
         elif finding.kind == "fragmentation" and (finding.severity == "warning" or setting):
             both = [finding, setting] if setting else [finding]
             ranked.append((1, size, [Statement(sentence("{}.", each.title), each) for each in both]))
+        elif finding.kind == "churn" and finding.severity == "warning":
+            both = [finding, *(f for f in here if f.kind == "advice" and f.evidence["rule"] == "empty-cache")]
+            ranked.append((6, size, [Statement(sentence("{}.", each.title), each) for each in both]))
         elif peak and _is_replayed(finding) and _is_much(finding, peak):
             is_first = finding.evidence["priority"] == 0
             rank = 0 if is_first else 2
             ranked.append((rank, size, [Statement(_remedy(finding, here), finding)]))
         elif peak and (text := _both(finding, peak)):
             ranked.append((3, int(finding.evidence["second_maximum"]["saves_bytes"]), [Statement(text, finding)]))
+        elif peak and _is_replayed(finding) and _is_much(finding, peak, _LEAST_SAVING):
+            ranked.append((4, size, [Statement(_remedy(finding, here), finding)]))
     return min(ranked, key=lambda each: (each[0], -each[1]), default=(0, 0, list[Statement]()))[2]
 
 
 def _is_replayed(finding: Finding) -> bool:
     """Whether it is advice whose replay lowers the peak."""
-    is_claimed = finding.kind == "advice" and finding.title.endswith("(replayed)")
-    is_known = is_claimed and (finding.confidence != "estimate" or finding.evidence["rule"] in MISTAKES)
-    return is_known and finding.evidence["saving"] is not None
+    saving = finding.evidence.get("saving") if finding.kind == "advice" else None
+    is_claimed = finding.title.endswith("(replayed)") or "low_bytes" in (saving or ())
+    return (
+        bool(saving) and is_claimed and (finding.confidence != "estimate" or finding.evidence["rule"] in WITHOUT_TYPES)
+    )
 
 
-def _is_much(finding: Finding, peak: Finding) -> bool:
-    return finding.bytes >= (_MIN_SAVING_ONE_LINE if finding.evidence["priority"] == 0 else _MIN_SAVING) * peak.bytes
+def _is_much(finding: Finding, peak: Finding, least: float = _MIN_SAVING) -> bool:
+    return finding.bytes >= (_MIN_SAVING_ONE_LINE if finding.evidence["priority"] == 0 else least) * peak.bytes
 
 
 def _both(finding: Finding, peak: Finding) -> str:
@@ -161,6 +170,10 @@ def _remedy(advice: Finding, here: Sequence[Finding]) -> str:
     whole = int(saving["peak_bytes"]) + int(saving["saves_bytes"])
     is_lost = any(finding.kind == "peak" and finding.evidence.get("is_lost") for finding in here)
     after = sentence("peak of the trace {}" if is_lost else "peak {}", bytes_part(saving["peak_bytes"]))
+    replayed = "replayed, estimate" if advice.confidence == "estimate" else "replayed"
+    if "low_bytes" in saving:
+        ends = bytes_part(saving["low_bytes"]), bytes_part(saving["high_bytes"])
+        after, replayed = sentence("peak between {} and {}", *ends), "estimate"
     needed = ""
     if saving.get("is_lower_bound"):
         # What the program would have needed after the failure is not recorded.
@@ -176,7 +189,7 @@ def _remedy(advice: Finding, here: Sequence[Finding]) -> str:
         needed=needed,
         do=do,
         after=after,
-        replayed="replayed, estimate" if advice.confidence == "estimate" else "replayed",
+        replayed=replayed,
     )
 
 

@@ -14,8 +14,8 @@ from snapreport.timeline.phases import OPTIMIZER_STEP
 
 MUCH = 0.05
 """Of the peak: a change of one line that saves less does not come before others that save more."""
-MISTAKES = ("backward-each", "second-model", "expanded-mask", "retained-graphs", "exception-holds")
-"""Rules whose estimates name a mistake in the program; those of others assume number types that are not recorded."""
+WITHOUT_TYPES = ("accumulation", "backward-each", "second-model", "expanded-mask", "retained-graphs", "exception-holds")
+"""Rules whose estimates assume no number types, which are not recorded."""
 _MOST_BYTES = 0.8
 """Of a rule's bytes: a line that calls so many of them calls what the remedy changes."""
 _MOST_CALLS = 0.9
@@ -198,7 +198,7 @@ def _line(context: AdviceContext, frame: int) -> str | None:
 
 def priority_of(advice: Advice, saves_bytes: int, peak_bytes: int) -> int:
     """0 for a change of one line that the recording shows and that saves much, 2 for a guess, 1 for others."""
-    if advice.confidence == "estimate" and advice.rule not in MISTAKES:
+    if advice.confidence == "estimate" and advice.rule not in WITHOUT_TYPES:
         return 2
     is_much = advice.comes_first or saves_bytes >= MUCH * peak_bytes
     return 0 if advice.effort == ONE_LINE and is_much else 1

@@ -23,6 +23,8 @@ _ROOT = r"^_make_grads$"
 """Allocates the gradient of a loss, with which a backward pass begins."""
 _PIPELINE = r"(?i)pipelin|/pipe/|p2p_communication|[/_]schedules\.py"
 """Stages of a pipeline hold the graphs of several micro-batches by design."""
+_SHARED = 0.01
+"""Of the graphs' bytes: what a buffer takes that the first pass makes is less."""
 _MIN_SIMILARITY = 0.8
 """The share of the graphs' bytes that come from lines which made some in each graph."""
 
@@ -145,8 +147,13 @@ def waiting_graphs(context: AdviceContext) -> WaitingGraphs:
     alike = (pl.col("passes") - passes).abs() <= (1 if ooms else 0)
     if passes < 2 or int(lines.filter(alike)["size"].sum()) < _MIN_SIMILARITY * int(lines["size"].sum()):
         return nothing
-    # The same lines in every step: one step alone would leave the peak of the next.
+    # What a module made once, before all of them, is a graph that they share: one backward pass alone can free it.
     repeated = lines.filter(alike)["stack"].to_numpy()
+    begins = table.filter(is_among(table["stack"].to_numpy(), repeated))["stretch"].min()
+    shared = int(table.filter(pl.col("stretch") < begins)["size"].sum())
+    if not ooms and shared >= _SHARED * int(lines["size"].sum()):
+        return nothing
+    # The same lines in every step: one step alone would leave the peak of the next.
     mask = context.category("activation") & is_among(context.stack, repeated) & (context.born >= 0)
     return WaitingGraphs(mask | _read_by(context, rows, passes), passes, bool(ooms))
 
@@ -207,6 +214,13 @@ def _backward_passes(context: AdviceContext) -> np.ndarray:
     begins = np.zeros(len(events), np.int64)
     begins[at[backward[at] & ~np.append(False, backward[at][:-1])]] = 1
     return np.cumsum(begins)
+
+
+def saved_for_backward(context: AdviceContext) -> np.ndarray:
+    """Bool per allocation: a backward pass begins while it is alive, and it is freed then or later."""
+    begun = backward_passes(context)
+    ended = begun[np.minimum(context.freed, len(begun) - 1)]
+    return np.asarray((context.freed < len(begun)) & (ended > begun[np.maximum(context.born, 0)]))
 
 
 def unknown_of_a_step(context: AdviceContext) -> np.ndarray:

@@ -28,7 +28,7 @@ def _is_beside(context: AdviceContext, size: int, made: np.ndarray) -> bool:
     return bool((alive & context.category("activation", "temporary")).any())
 
 
-def _is_cast(context: AdviceContext, times: int) -> np.ndarray:
+def is_cast(context: AdviceContext, times: int) -> np.ndarray:
     """Bool per birth: followed by one of the same line with 1/``times`` of its bytes, and freed before any other."""
     every = births(context)
     size, stack = every.size, every.stack
@@ -55,7 +55,7 @@ def one_hot(context: AdviceContext) -> Advice | None:
         large = (size % times == 0) & (size >= times * (1 << 20)) & (every.stack > 0) & ~np.isin(size, by_engine)
         # A loss has one in each step; casts and products within a layer are as many as there are layers.
         # In a module, larger tensors may be of another type: there the cast follows, and frees the integers.
-        large &= ~in_module | _is_cast(context, times)
+        large &= ~in_module | is_cast(context, times)
         once = np.bincount(every.stack[large], minlength=int(every.stack.max(initial=0)) + 1) <= passes + 1
         for at in np.flatnonzero(large & once[every.stack]).tolist():
             hot, after = int(size[at]) // times, slice(at + 1, at + 1 + _NEIGHBOURS)
@@ -125,7 +125,7 @@ def one_hot_inputs(context: AdviceContext) -> Advice | None:
     mask = np.zeros(len(context.size), bool)
     for bytes_of in (4, 2):
         times = _INDEX_BYTES // bytes_of
-        joined = (size >= times * (1 << 20)) & (stack > 0) & _is_cast(context, times)
+        joined = (size >= times * (1 << 20)) & (stack > 0) & is_cast(context, times)
         for at in np.flatnonzero(joined).tolist():
             # Parts of one line, whose sizes add up to that of the join.
             first = at

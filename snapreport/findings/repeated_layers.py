@@ -13,9 +13,10 @@ import numpy as np
 import polars as pl
 
 from snapreport.findings.advice_context import AdviceContext
-from snapreport.findings.graphs import backward_allocations, backward_passes
+from snapreport.findings.graphs import backward_allocations, backward_passes, saved_for_backward
 from snapreport.integers import is_among
 from snapreport.memoize import memoize
+from snapreport.timeline.phases import FORWARD
 
 FEWEST_LAYERS = 4
 """Stacks whose tensors are alive so many times at once belong to repeated layers, which can be checkpointed."""
@@ -99,10 +100,7 @@ def _saved(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: alive when a backward pass begins, or to the end. A convolution without cuDNN unfolds its
     input in its own line, which counts no layer.
     """
-    begun = backward_passes(context)
-    at_end = context.freed >= len(begun)
-    saved = at_end | (begun[np.minimum(context.freed, len(begun) - 1)] > begun[np.maximum(context.born, 0)])
-    return np.asarray(saved)
+    return saved_for_backward(context) | (context.freed >= len(context.timeline.events))
 
 
 def _family(context: AdviceContext, activation: np.ndarray, lines: pl.DataFrame, count: int) -> Layers:
@@ -125,10 +123,20 @@ def _family(context: AdviceContext, activation: np.ndarray, lines: pl.DataFrame,
     following = np.append(backward, len(context.timeline.events))[
         np.searchsorted(backward, table["end"].to_numpy(), "right")
     ]
+    # Of a pass that was cut off, the last layer's lines may be alive that no other layer has.
+    in_each = lines.filter((_in_each(pl.lit(count)) > 0) | (pl.col("n") >= FEWEST_IN_FAMILY))
+    table = table.with_columns(around=is_among(stack[rows], _around(context, in_each)))
     # Its output, which is the next one's input, stays: the last of its tensors but for statistics.
     is_output = (pl.col("size") * MAX_OUTPUT_RATIO >= pl.col("large")) & (pl.col("freed") > pl.col("end"))
+    is_output &= ~pl.col("around")
     output = pl.when(is_output).then(pl.col("born")).max().over("layer")
-    table = table.with_columns(backward=following, stays=(pl.col("born") == output).fill_null(False))
+    # So do others that the next layer reads, which its part of the backward pass frees before this one's.
+    frees = table.group_by("layer").agg(half=pl.col("freed").median(), last=pl.col("freed").max()).sort("layer")
+    frees = frees.with_columns(next=pl.col("last").shift(-1)).filter(pl.col("next") < pl.col("half"))
+    table = table.join(frees.select("layer", "next"), on="layer", how="left", maintain_order="left")
+    is_read = is_output & (pl.col("freed") <= pl.col("next"))
+    is_kept = ((pl.col("born") == output) | is_read).fill_null(False) | pl.col("around")
+    table = table.with_columns(backward=following, stays=is_kept)
     # A layer that is alive at the end of the trace is not computed again in it.
     never = len(context.timeline.events)
     is_used = (pl.col("freed") >= pl.col("backward")) & ~pl.col("stays") & (pl.col("freed") < never)
@@ -137,9 +145,7 @@ def _family(context: AdviceContext, activation: np.ndarray, lines: pl.DataFrame,
     grows = _concatenates(context, lines)
     concatenated = is_among(stack[rows], grows)
     part = bool(len(grows)) and 2 * size[concatenated].sum() >= size.sum()
-    # Of a pass that was cut off, the last layer's lines may be alive that no other layer has.
-    in_each = lines.filter(_in_each(pl.lit(count)) > 0)
-    stays = ~concatenated if part else table["stays"].to_numpy() | is_among(stack[rows], _around(context, in_each))
+    stays = ~concatenated if part else table["stays"].to_numpy()
     starts = table["end"].to_numpy() + 1
     ends = np.minimum(table["again"].to_numpy() - 1, freed)
     return Layers(rows, count, starts, np.where(stays, starts, np.maximum(starts, ends)))
@@ -160,8 +166,8 @@ def _concatenates(context: AdviceContext, lines: pl.DataFrame) -> np.ndarray:
 
 
 def _around(context: AdviceContext, lines: pl.DataFrame) -> np.ndarray:
-    """Int64 stacks of the lines that make the inputs of layers where these are called, all at one line: a U-Net that
-    concatenates what a level's module reads. A layer's own function calls several.
+    """Int64 stacks of the lines that make something of the inputs or the outputs of layers where these are called, all
+    at one line: a U-Net that concatenates what a level's module reads. A layer's own function calls several.
     """
     recording, stacks = context.snapshot.recording, lines.sort("first")["stack"].to_list()
     # Outermost first: frames, and the functions they are in.
@@ -174,10 +180,13 @@ def _around(context: AdviceContext, lines: pl.DataFrame) -> np.ndarray:
         return np.zeros(0, np.int64)
     deeper = context.own_frames | np.append(context.frames_called, False)
     inside = [bool(deeper[frames[stack][common:]].any()) for stack in stacks]
-    # Only what comes before all of the layer: between its modules it is the layer's own.
-    before = inside.index(True) if any(inside) else 0
     within = {int(frames[stack][common - 1]) for stack, is_inside in zip(stacks, inside, strict=True) if is_inside}
-    return np.array(stacks[:before] if len(within) == 1 else [], np.int64)
+    if len(within) != 1:
+        return np.zeros(0, np.int64)
+    # Only what comes before all of the layer, or after it in no module: between its modules it is the layer's own.
+    after = stacks[len(stacks) - inside[::-1].index(True) :]
+    in_loss = context.phases.innermost[after] != FORWARD
+    return np.append(stacks[: inside.index(True)], np.array(after, np.int64)[in_loss])
 
 
 def _absent(context: AdviceContext, layers: Layers) -> np.ndarray:

@@ -10,6 +10,7 @@ import sys
 
 import pairs.hasty
 import pairs.impolite
+import pairs.laboratory
 import pairs.language
 import pairs.mistakes
 import pairs.others

@@ -1,0 +1,38 @@
+"""One-hot masks with which a router of experts dispatches tokens: their length may follow from the number of tokens."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from snapreport.findings.advice_births import births
+from snapreport.findings.advice_context import AdviceContext
+from snapreport.findings.one_hot import is_cast
+from snapreport.timeline.phases import FORWARD
+
+_FEWEST_LAYERS = 2
+"""Casts of one line in a forward pass: a loss has one."""
+_MIN_BYTES = 1 << 20
+_TORCH = r"(^|/)torch/functional\.py "
+"""Where ``einsum`` allocates its product."""
+
+
+def router_masks(context: AdviceContext) -> np.ndarray:
+    """Bool per allocation: one-hot vectors that the forward passes of several modules make in 64 bits and cast, what
+    the same function makes of them in multiples of their size, and their gradients.
+    """
+    return context.remember("masks of a router", lambda: _router_masks(context))
+
+
+def _router_masks(context: AdviceContext) -> np.ndarray:
+    every, found = births(context), np.zeros(len(context.size), bool)
+    in_module = (context.phases.innermost == FORWARD)[every.stack]
+    cast = np.flatnonzero(is_cast(context, 2) & in_module & (every.size >= 2 * _MIN_BYTES))
+    lines, count = np.unique(every.stack[cast], return_counts=True)
+    if not len(lines) or count.max() < _FEWEST_LAYERS:
+        return found
+    function = context.function_of_frame[context.innermost(_TORCH)]
+    inside = np.isin(function[context.stack], function[lines[count >= _FEWEST_LAYERS]]) & (context.stack > 0)
+    one_hot = int(every.size[cast].max()) // 2
+    found = inside & (context.size % one_hot == 0)
+    gradients = (context.stack == 0) & context.category("temporary", "activation") & (context.born >= 0)
+    return np.asarray(found | (gradients & np.isin(context.size, context.size[found])))

@@ -250,6 +250,36 @@ def test_what_a_program_plants(torch_cuda: FakeTorch, nvml: dict[str, object], t
     assert (use.source, use.total_bytes, use.other_processes_bytes) == ("nvml", TOTAL, 300 * MIB)
 
 
+COUNTED = """
+import gc, json, sys
+import torch
+sys.path.insert(0, {folder!r})
+import train
+train.train(10, sys.maxsize)
+gc.collect()
+print(json.dumps(torch.cuda.memory_stats()))
+"""
+
+
+@pytest.mark.parametrize("source", ["mem_get_info", "nvml"])
+@pytest.mark.parametrize("names", ["--modules", "--no-modules"])
+def test_the_program_allocates_the_same(
+    torch_cuda: FakeTorch, request: pytest.FixtureRequest, tmp_path: Path, source: str, names: str
+) -> None:
+    """With samples of the device's memory by either way, and with and without names: PyTorch counts the same."""
+    variables = request.getfixturevalue("nvml") if source == "nvml" else {"PYTHONPATH": ""}
+    program = tmp_path / "counted.py"
+    program.write_text(COUNTED.format(folder=str(PROGRAMS)))
+    plain = torch_cuda.run(program, is_new=True, **variables)
+    done = torch_cuda.record("-o", tmp_path / "run", names, command=[program], is_new=True, **variables)
+    assert (plain.code, done.code) == (0, 0), done.err
+    counted = [json.loads(one.out.splitlines()[-1]) for one in (plain, done)]
+    assert counted[0] == counted[1] and counted[0]["allocation.all.allocated"] > 100
+    recorded = raw(tmp_path / "run" / "rank_00000_step_00000010_exit.pickle.gz")["snapreport"]
+    assert recorded["device_memory"]["source"] == source and recorded["device_memory"]["devices"][0]["used"]
+    assert bool(recorded["modules"]["times"]) == (names == "--modules")
+
+
 def test_without_nvml(torch_cuda: FakeTorch, tmp_path: Path) -> None:
     """``mem_get_info`` at the ends of steps. Memory that grows for some steps alarms; a program without growth is left
     alone.

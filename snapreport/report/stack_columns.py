@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 import polars as pl
 
+from snapreport.integers import interned
 from snapreport.packing.columns import Column
 from snapreport.reading.noise import frame_flags
 from snapreport.reading.recording import Recording
@@ -77,10 +78,10 @@ def stack_columns(snapshots: Sequence[Snapshot], rules: Sequence[Rule] = ()) -> 
     order, numbers = _numbered_by_appearance(sequence, len(table))
     nodes, first, gaps = _postings(numbers, len(table))
     table = table[order]
-    files, file_index = _interned(table["filename"])
-    names, name_index = _interned(table["name"])
+    files, file_index = interned(table["filename"])
+    names, name_index = interned(table["name"])
     # The first is "", of no frame and no stack.
-    operators, index = _interned(pl.concat([_NO_OPERATOR, pl.concat(of_frames)[1:][order], pl.concat(of_stacks)[1:]]))
+    operators, index = interned(pl.concat([_NO_OPERATOR, pl.concat(of_frames)[1:][order], pl.concat(of_stacks)[1:]]))
     frame_operator, stack_operator = index[1 : 1 + len(table)], index[1 + len(table) :]
     columns = [
         Column("filenames", files, "json"),
@@ -152,10 +153,3 @@ def _postings(sequence: np.ndarray, frames: int) -> tuple[np.ndarray, np.ndarray
     first = np.zeros(frames, np.int64)
     first[length > 0] = np.diff(nodes[begins], prepend=0)
     return length, first, np.delete(np.diff(nodes, prepend=0), begins)
-
-
-def _interned(strings: pl.Series) -> tuple[list[str], np.ndarray]:
-    """Distinct strings by first appearance, and an index for every row."""
-    distinct = strings.unique(maintain_order=True)
-    index = {text: number for number, text in enumerate(distinct.to_list())}
-    return list(index), np.fromiter((index[text] for text in strings.to_list()), np.int64, len(strings))

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import polars as pl
 
-from snapreport import supervision
 from snapreport.reading.event_columns import enum_series
 from snapreport.reading.recording import Recording
 from snapreport.reading.stack_marks import innermost_marked
@@ -23,6 +21,7 @@ from snapreport.timeline.category_rules import (
     Rules,
     default_rules,
 )
+from snapreport.timeline.frame_search import frames_matching
 from snapreport.timeline.life_phases import LifePhases
 from snapreport.timeline.phases import (
     BACKWARD,
@@ -39,7 +38,6 @@ from snapreport.timeline.phases import (
 from snapreport.timeline.weight_stacks import applied_gradients, averaged_weights
 from snapreport.vocabulary import CATEGORIES, CATEGORY_SOURCES
 
-_SEARCHED_AT_ONCE = 1000  # frames; between two parts, a supervisor sees that this process makes progress
 SOURCE_UNKNOWN, RECORDED, STACK, FREED_IN, INFERRED = range(len(CATEGORY_SOURCES))
 # Other names for these in a snapshot's own ``category``, lower case.
 _SYNONYMS = {
@@ -111,30 +109,13 @@ def stack_categories(recording: Recording, rules: Rules | None = None) -> StackC
     return StackCategories(long, short, by_events, events, freed, phases, uncertain & ~by_events)
 
 
-def _matches(recording: Recording, rule: Rule) -> np.ndarray:
-    """Bool per distinct frame."""
-    files = recording.frames["filename"].str.replace_all("\\", "/", literal=True).to_list()
-    names = recording.frames["name"].to_list()
-    found = np.empty(len(files), bool)
-
-    def search(part: slice) -> None:
-        in_file, in_function = rule.file.search, rule.function.search
-        pairs = zip(files[part], names[part], strict=True)
-        found[part] = [bool(in_function(name) and in_file(file)) for file, name in pairs]
-
-    with supervision.matching():
-        for start in range(0, len(files), _SEARCHED_AT_ONCE):
-            supervision.match(partial(search, slice(start, start + _SEARCHED_AT_ONCE)))
-    return found
-
-
 def _innermost_match(recording: Recording, rules: Sequence[Rule]) -> tuple[np.ndarray, np.ndarray]:
     """(Int64 number of the rule of each stack's innermost frame that any rule matches, ``len(rules)`` if none does;
     Int32 position of that frame in the stack, or ``NOWHERE``).
     """
     of_frame = np.full(len(recording.frames), len(rules))
     for number, rule in reversed(list(enumerate(rules))):
-        of_frame[_matches(recording, rule)] = number
+        of_frame[frames_matching(recording, rule.file, rule.function)] = number
     stacks = len(recording.stack_offsets) - 1
     match, place = np.full(stacks, len(rules)), np.full(stacks, NOWHERE, np.int32)
     if len(recording.stack_frames):
@@ -151,7 +132,7 @@ def _first_match(recording: Recording, rules: Sequence[Rule]) -> np.ndarray:
     result = np.full(stacks, len(rules))
     of_stack = np.repeat(np.arange(stacks), np.diff(recording.stack_offsets))
     for number, rule in reversed(list(enumerate(rules))):
-        result[of_stack[_matches(recording, rule)[recording.stack_frames]]] = number
+        result[of_stack[frames_matching(recording, rule.file, rule.function)[recording.stack_frames]]] = number
     return result
 
 

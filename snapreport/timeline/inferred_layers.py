@@ -89,7 +89,7 @@ def _forward_lines(recording: Recording) -> _ForwardLines:
     name = file.str.extract(r"([^/]*?)(?:\.\w+)?$").str.replace_all(".", "_", literal=True)
     paths = ModulePaths(recording)
     return _ForwardLines(
-        [paths.chain(stack) for stack in range(len(recording.stack_offsets) - 1)],
+        paths.chains(),
         pl.select(pl.format("{}:{}", name, recording.frames["line"])).to_series().to_list(),
         file.set(file.str.contains(_LIBRARY), "").to_list(),
     )

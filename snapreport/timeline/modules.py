@@ -38,9 +38,10 @@ class ModulePaths:
         outermost = np.full(len(offsets) - 1, len(own))
         outermost[stack[is_module]] = np.flatnonzero(is_module)  # the last assignment wins
         is_around = forward[row] & (np.arange(len(own)) > outermost[stack])
-        self._around, self._around_stacks = row[is_around], stack[is_around]
-        self._row, stack = row[is_module], stack[is_module]
-        self._offsets = np.searchsorted(stack, np.arange(len(offsets)))
+        self._around, self._row = row[is_around], row[is_module]
+        self._around_offsets, self._offsets = (
+            np.searchsorted(stack[these], np.arange(len(offsets))) for these in (is_around, is_module)
+        )
         self._files = file
         self._lines = frames["line"]
 
@@ -51,14 +52,16 @@ class ModulePaths:
             for s in stacks
         ]
 
-    def chain(self, stack: int) -> tuple[list[int], int]:
-        """The rows of ``frames`` that :meth:`of` names, after those of the forwards around them, and how many these
-        are. Outermost first.
+    def chains(self) -> list[tuple[list[int], int]]:
+        """Per stack the rows of ``frames`` that :meth:`of` names, after those of the forwards around them, and how many
+        these are, outermost first; ``([], 0)`` where it names none.
         """
-        begin, end = np.searchsorted(self._around_stacks, (stack, stack + 1))
-        around = self._around[begin:end][::-1].tolist()
-        inside = self._row[self._offsets[stack] : self._offsets[stack + 1]][::-1].tolist()
-        return [*around, *inside], len(around)
+        found: list[tuple[list[int], int]] = [([], 0)] * (len(self._offsets) - 1)
+        for stack in np.flatnonzero(np.diff(self._offsets)).tolist():
+            around = self._around[self._around_offsets[stack] : self._around_offsets[stack + 1]][::-1].tolist()
+            inside = self._row[self._offsets[stack] : self._offsets[stack + 1]][::-1].tolist()
+            found[stack] = [*around, *inside], len(around)
+        return found
 
     def place(self, row: int) -> str:
         return f"{self._files[row].rsplit('/', 1)[-1]}:{self._lines[row]}"

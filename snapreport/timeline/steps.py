@@ -16,6 +16,7 @@ from snapreport.memoize import memoize
 from snapreport.reading.recording import ACTIONS, Recording
 from snapreport.reading.stack_marks import stacks_with
 from snapreport.timeline.annotations import clock_of, regions_of_all
+from snapreport.timeline.frame_search import frames_matching
 from snapreport.timeline.own_code import own_frames
 
 SOURCES = ("recorder", "annotation", "metadata", "optimizer", "stack")
@@ -200,16 +201,9 @@ def _from_stacks(recording: Recording, events: pl.DataFrame) -> pl.DataFrame:
 @memoize
 def _optimizer_stacks(recording: Recording) -> list[np.ndarray]:
     """Bool per stack, for each rule: whether a frame is of an optimizer's step. Computed once for all devices."""
-    files = recording.frames["filename"].str.replace_all("\\", "/", literal=True).to_list()
-    names = recording.frames["name"].to_list()
     found = []
     for rule in _rules()["stack"]:
-        in_file, in_function = re.compile(rule["file"]).search, re.compile(rule["function"]).search
-        hit = np.fromiter(
-            (bool(in_function(name) and in_file(file)) for file, name in zip(files, names, strict=True)),
-            bool,
-            len(files),
-        )
+        hit = frames_matching(recording, re.compile(rule["file"]), re.compile(rule["function"]))
         found.append(stacks_with(recording.stack_offsets, hit[recording.stack_frames]))
     return found
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from snapreport.integers import stable_order
 from snapreport.reading.recording import ACTIONS
 from snapreport.timeline.build import DeviceTimeline
 
@@ -23,13 +24,16 @@ def end_of_loop(timeline: DeviceTimeline, bounds: np.ndarray) -> int:
     stack = timeline.events["stack"].to_numpy().astype(np.int64)
     action = timeline.events["action"].to_physical().to_numpy().astype(np.int64)
     key = stack * len(ACTIONS) + action
-    number = np.searchsorted(bounds, np.arange(1, len(key) + 1), "right") - 1
-    last = len(bounds) - 2
-    inside = (number >= 0) & (number < last)
-    pairs = np.unique(key[inside] * last + number[inside])
-    often = np.bincount(pairs // last) >= (_MIN_RECURRENCES if len(bounds) > _FEW_REPETITIONS else 1)
-    recurs = np.isin(key, np.flatnonzero(often))
-    births = np.flatnonzero(recurs & (action == _ALLOC) & (number >= last))
-    end = max(int(births[-1]) if len(births) else 0, int(bounds[-2]) - 1)
+    begin, last = (max(0, int(bounds[at]) - 1) for at in (0, -2))
+    inside = key[begin:last]
+    order = stable_order(inside)
+    of_key, number = inside[order], (np.searchsorted(bounds, np.arange(begin + 1, last + 1), "right") - 1)[order]
+    is_first = (np.diff(of_key, prepend=-1) != 0) | (np.diff(number, prepend=-1) != 0)
+    often = np.bincount(of_key[is_first], minlength=int(key.max(initial=0)) + 1) >= (
+        _MIN_RECURRENCES if len(bounds) > _FEW_REPETITIONS else 1
+    )
+    recurs = often[key]
+    births = np.flatnonzero(recurs[last:] & (action[last:] == _ALLOC))
+    end = last + int(births[-1]) if len(births) else max(0, last - 1)
     others = np.flatnonzero(~recurs[end + 1 :])
     return end + 2 + (int(others[0]) if len(others) else len(key) - end - 1)

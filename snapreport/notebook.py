@@ -33,7 +33,8 @@ def frame(snapshots: Sequence[Snapshot], height: int = HEIGHT) -> str:
     names = ", ".join(snapshot.recording.name for snapshot in snapshots)
     return (
         f'<iframe title="{escape(f"Memory of {names}")}" srcdoc="{escape(document)}" width="100%" height="{height}" '
-        'sandbox="allow-scripts allow-downloads allow-popups" style="border: 1px solid #8886"></iframe>'
+        'sandbox="allow-scripts allow-downloads allow-popups allow-popups-to-escape-sandbox" '
+        'allow="clipboard-write" style="border: 1px solid #8886"></iframe>'
     )
 
 

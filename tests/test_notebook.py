@@ -42,6 +42,80 @@ def test_a_snapshot_is_its_report(tmp_path: Path) -> None:
     assert "allow-same-origin" not in str(frame["sandbox"])
 
 
+# What viewers put around the output of a cell: a policy, and a frame with a sandbox of its own. VS Code's policy is the
+# one of its notebooks where `notebook.experimental.enableCsp` is on. Within a sandbox, new tabs are sandboxed, too.
+VSCODE = (
+    "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; "
+    "img-src https: http: data:; font-src https:; connect-src https:; child-src https: data:;"
+)
+VIEWERS = {"page": ("", ""), "vscode": (VSCODE, ""), "sandbox": ("", "allow-scripts allow-downloads allow-popups")}
+VIEWS = ("Segments", "Reserved", "Flame", "Table", "Events", "Summary")
+
+
+@pytest.mark.parametrize("viewer", VIEWERS)
+def test_everything_works_in_a_viewer_s_frame(chromium: Any, viewer: str) -> None:
+    """Where the report has no origin: views, their addresses and Back, a replay, the clipboard, files and links."""
+    snapshot = snapreport.load(corpus.WITNESSES / "codebook.pickle.xz")
+    policy, sandbox = VIEWERS[viewer]
+    meta = f'<meta http-equiv="Content-Security-Policy" content="{policy}">' if policy else ""
+    output = f"<!doctype html><meta charset=utf-8>{meta}<textarea></textarea>{snapshot._repr_html_()}"
+    around = (
+        f'<!doctype html><textarea></textarea><iframe sandbox="{sandbox}" src="output" width=1200 height=800></iframe>'
+    )
+    bodies = {"notebook": around if sandbox else output, "output": output}
+    context = chromium.new_context(viewport={"width": 1250, "height": 850})
+    html = "text/html; charset=utf-8"
+    context.route(
+        "http://localhost/*",
+        lambda route: route.fulfill(body=bodies[route.request.url.rpartition("/")[2]], content_type=html),
+    )
+    context.route("https://docs.pytorch.org/**", lambda route: route.fulfill(body="Documentation", content_type=html))
+    page = context.new_page()
+    errors: list[str] = []
+    page.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto("http://localhost/notebook")
+    inside = page.frame_locator("iframe").frame_locator("iframe") if sandbox else page.frame_locator("iframe")
+    inside.locator("body[data-view=timeline]").wait_for()
+    (report,) = [frame for frame in page.frames if frame.url.startswith("about:srcdoc")]
+    report.evaluate("snapreport.ready")
+    assert ("does not allow workers" in inside.locator(".notice").inner_text()) == bool(policy)
+
+    for view in VIEWS:
+        inside.get_by_text(view, exact=True).first.click()
+        hash_ = f"#view={view.lower()}"
+        report.evaluate(f"new Promise(resolve => setInterval(() => location.hash === '{hash_}' && resolve(), 20))")
+    report.evaluate("void history.back()")
+    inside.locator("body[data-view=events]").wait_for()
+    (device,) = snapshot.devices
+    answer = report.evaluate("snapreport.whatIf(0, { settings: ['expandable_segments:True'] })")
+    (there,) = snapshot.whatif(device, settings=["expandable_segments:True"])["devices"]
+    assert [run["peakReserved"] for run in answer["runs"]] == [run["peak_reserved_bytes"] for run in there["runs"]]
+
+    report.evaluate("snapreport.setView({ view: 'timeline', select: 0 })")
+    inside.locator(".details").get_by_text("Copy", exact=True).first.click()
+    names = snapshot.frames(snapshot.allocations(device)["stack"][0])["name"]
+    inside.locator(".details").get_by_text("Copied").wait_for()
+    page.locator("textarea").click()
+    page.keyboard.press("Control+V")
+    assert page.locator("textarea").input_value().partition(" ")[0] in names.to_list()
+    assert inside.get_by_text("Copy link").count() == 0, "no other frame has its address"
+    inside.get_by_text("Table", exact=True).first.click()
+    with page.expect_download() as saved:
+        inside.get_by_text("CSV", exact=True).click()
+    assert len(Path(saved.value.path()).read_text("utf-8").splitlines()) > 2
+
+    inside.get_by_text("Summary", exact=True).first.click()
+    with context.expect_page() as opened:
+        inside.locator("#summary a[href^='https://docs.pytorch.org']").first.click()
+    opened.value.wait_for_load_state()
+    assert opened.value.inner_text("body") == "Documentation"
+    assert opened.value.evaluate("origin") == ("null" if sandbox else "https://docs.pytorch.org")
+    refused = ("Creating a worker", "The Clipboard API has been blocked")  # and done in another way
+    assert report in page.frames and not [error for error in errors if not any(text in error for text in refused)]
+    context.close()
+
+
 def test_the_page_works_inside_the_frame(tmp_path: Path, chromium: Any) -> None:
     path = tmp_path / "notebook.html"
     path.write_text(f"<!doctype html><meta charset=utf-8>{snapreport.load(corpus.path_of('small'))._repr_html_()}")

@@ -85,7 +85,7 @@ def test_report_shows_it(tmp_path: Path) -> None:
         "<dd>rank 37 of 64, local rank 5, on node-12, process 77</dd>",
         "<dd>python train.py --lr=3</dd>",
         "<dd>PyTorch 2.9.1+cu128, CUDA 12.8, Python 3.11.7</dd>",
-        f'<a href="https://github.com/team/project/commit/{COMMIT}" rel="noreferrer">0123456789ab with uncommitted ',
+        f'<a href="https://github.com/team/project/commit/{COMMIT}" target="_blank" rel="noreferrer">0123456789ab ',
         "<dd>H100, 80.0 GiB GPU-1</dd>",
         "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, stacks=python, steps=3:6, max_entries=1000000",
     ):

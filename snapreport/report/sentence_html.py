@@ -11,7 +11,8 @@ from markupsafe import Markup, escape
 from snapreport.report.source_links import linked_parts
 from snapreport.sentence import Part, parts_of
 
-_SOURCE = Markup('<a href="{}" rel="noreferrer">{}</a>')
+_SOURCE = Markup('<a href="{}"{} rel="noreferrer">{}</a>')
+_TAB = Markup(' target="_blank"')
 _PLACE = Markup('<a href="{}">{}</a>')
 
 
@@ -71,7 +72,7 @@ def sentence_markup(text: str, href: str = "", sources: Mapping[str, str] | None
             if not url:
                 run += shown
                 continue
-            out += _linked(href, run) + _SOURCE.format(url, shown)
+            out += _linked(href, run) + _source(url, shown)
             run = Markup()
     return Markup("<span>{}</span>").format(out + _linked(href, run)) if out else _PLACE.format(href, run)
 
@@ -81,8 +82,13 @@ def _linked(href: str, run: Markup) -> Markup:
     return _PLACE.format(href, run) if len(re.findall(r"\w+", run.striptags())) > 1 else run
 
 
+def _source(url: str, text: str | Markup) -> Markup:
+    """A page opens beside the report, also beside one in a notebook's frame; an editor's scheme opens no tab."""
+    return _SOURCE.format(url, _TAB if url.startswith(("http://", "https://")) else "", text)
+
+
 def place_markup(text: str, sources: Mapping[str, str] | None = None) -> Markup:
     """A name of a stack, or several with arrows between them, as HTML: names of lines that have an address as links."""
     return Markup("").join(
-        _SOURCE.format(url, part) if url else escape(part) for part, url in linked_parts(text, sources or {})
+        _source(url, part) if url else escape(part) for part, url in linked_parts(text, sources or {})
     )

@@ -37,8 +37,9 @@ function openPage(): {
   const move = (hash: string, state: unknown): void => void (entries[at] = { hash: hash.replace(/^\/page/, ''), state })
   Object.assign(globalThis, {
     location: {
-      pathname: '/page',
-      search: '',
+      get href() {
+        return `/page${entries[at].hash}`
+      },
       get hash() {
         return entries[at].hash
       },

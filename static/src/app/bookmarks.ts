@@ -2,7 +2,7 @@
 
 import { fill, h } from '../ui/dom'
 import type { State, Store } from '../ui/state'
-import { keeping, MARKS, type Mark, readHash, readMarks, writeHash, writeMarks } from './hash'
+import { HAS_LINKS, keeping, MARKS, type Mark, readHash, readMarks, writeHash, writeMarks } from './hash'
 
 export class Bookmarks {
   /** The button and, under it, the popover. */
@@ -118,7 +118,10 @@ export class Bookmarks {
     if (this.button.textContent !== label) this.button.textContent = label
     fill(this.list, ...marks.map((mark, i) => this.item(mark, i)))
     if (marks.length === 0)
-      fill(this.list, h('li', { class: 'soft' }, 'No bookmarks yet. The link to this page stores them.'))
+      fill(
+        this.list,
+        h('li', { class: 'soft' }, `No bookmarks yet.${HAS_LINKS ? ' The link to this page stores them.' : ''}`),
+      )
   }
 
   private item(mark: Mark, i: number): HTMLElement {

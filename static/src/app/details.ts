@@ -13,6 +13,7 @@ import { oomDetails, oomTitle } from './details-oom'
 import { rangeDetails, rangeTitle } from './details-range'
 import { factsList, type Links, rowsOf } from './details-rows'
 import { allocationsPart, type DetailsParts, stackDetails, stackPart } from './details-stack'
+import { HAS_LINKS } from './hash'
 
 interface Content {
   title: string
@@ -161,7 +162,7 @@ export class DetailsPanel {
       h(
         'div',
         { class: 'row' },
-        copyButton('Copy link', this.address, 'Copy a link to this view with these details open'),
+        HAS_LINKS && copyButton('Copy link', this.address, 'Copy a link to this view with these details open'),
         h(
           'button',
           {

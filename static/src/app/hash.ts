@@ -82,6 +82,9 @@ export function readHash(hash: string, start: State, devices: number): State {
   }
 }
 
+/** Whether others can open the address: that of a notebook's frame, about:srcdoc, is the same in all. */
+export const HAS_LINKS = globalThis.location?.protocol !== 'about:'
+
 /** Keeps the address and the store in step, both ways: places and jumps are entries of the history, other moves change its last. */
 export function bindHash(store: Store, start: State, devices: number): void {
   let timer = 0
@@ -109,7 +112,8 @@ export function bindHash(store: Store, start: State, devices: number): void {
     jumps = store.jumps
     if (hash === location.hash) return
     try {
-      const address = hash || location.pathname + location.search
+      // Whole: in a notebook's frame (about:srcdoc) a hash alone would be the notebook's.
+      const address = location.href.split('#')[0] + hash
       if (isEntry) history.pushState(OWN, '', address)
       else history.replaceState(OWN, '', address)
       known = location.hash

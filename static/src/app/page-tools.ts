@@ -10,6 +10,7 @@ import type { DataClient } from '../worker/data-client'
 import { Bookmarks } from './bookmarks'
 import type { JobHost } from './job-host'
 import type { Fixes } from './fixes'
+import { HAS_LINKS } from './hash'
 import type { LegendHost } from './legend'
 import type { Split } from './split'
 import type { Stage } from './stage'
@@ -85,7 +86,7 @@ export class PageTools {
     const words = {
       title: client.manifest.title,
       legend: legend.entries.map(({ text }) => text),
-      address: location.href,
+      address: HAS_LINKS ? location.href : '',
     }
     return ticketText(words, data, stacks)
   }

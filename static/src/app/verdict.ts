@@ -88,7 +88,7 @@ export function ticketText(
     ...(frames.length ? [['```', stackText(frames, false).trim(), '```'].join('\n')] : []),
     ...(remedies.length ? [lines(remedies.slice(0, MOST).map(textOf)).join('\n')] : []),
     ...(legend.length ? [lines(legend).join('\n')] : []),
-    address,
+    ...(address ? [address] : []),
   ].join('\n\n')
 }
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import re
-import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from snapreport.commands.check_outputs import Outputs
+from snapreport.commands.check_types import GrowthType, KindsType, NamedValuesType, PercentType
 from snapreport.commands.shared import (
     LimitType,
     ValuesType,
@@ -24,19 +21,14 @@ from snapreport.commands.shared import (
     link_options,
     load_all,
     max_memory_option,
-    pipe_safe,
     redact_options,
     redaction_of,
-    report_unlinked,
 )
 from snapreport.findings.gate_rules import FAILING_KINDS, Growth, Rules
-from snapreport.output_file import cannot_write, check_output, write_file
-from snapreport.sizes import parse_size
 from snapreport.terminal import echo, lines
 
 if TYPE_CHECKING:
     from snapreport.contracts.check import Check
-    from snapreport.report.source_links import SourceLinks
     from snapreport.snapshot import Snapshot
 
 FAILED, UNKNOWN = 1, 2
@@ -47,67 +39,6 @@ RULE_OPTIONS = (
 BASELINE_ALONE = "--baseline and --max-growth or --max-reserved-growth are given together"
 RUNS_ARE_OF_JOBS = "--run and --baseline-run are for jobs: folders, lists of paths, or digests"
 JOB_AS_BASELINE = "--baseline is a job; give a folder, a list of paths or digests to compare with it"
-
-
-class GrowthType(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only
-    """A share of the baseline or a number of bytes: ``5%``, ``0.5 %``, ``512MiB``."""
-
-    name = "growth"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Growth:
-        if isinstance(value, Growth):
-            return value
-        percent = re.fullmatch(r"\s*([0-9]{1,6}(?:\.[0-9]{1,6})?)\s*%\s*", value)
-        if percent:
-            return Growth(share=float(percent[1]) / 100)
-        size = parse_size(value)
-        # A bare number could be meant as either.
-        if size is None or (re.fullmatch(r"[\s0-9.,_]*", value) and size != 0):
-            self.fail(f"{value!r} is neither a percentage nor a size; try 5% or 512MiB", param, ctx)
-        return Growth(size=int(size))
-
-
-class KindsType(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only
-    """Kinds of findings, separated by commas."""
-
-    name = "kinds"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        if isinstance(value, tuple):
-            return value
-        kinds = tuple(dict.fromkeys(part.strip().lower() for part in value.split(",") if part.strip()))
-        for kind in kinds:
-            if kind not in FAILING_KINDS:
-                self.fail(f"{kind!r} is no kind of finding; there are {', '.join(FAILING_KINDS)}", param, ctx)
-        if not kinds:
-            self.fail(f"no kind of finding given; there are {', '.join(FAILING_KINDS)}", param, ctx)
-        return kinds
-
-
-class NamedValuesType(ValuesType):
-    """Values and what they are: ``batch=4,8``, or ``4,8`` of the batch."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if isinstance(value, tuple):
-            return value
-        name, is_named, values = value.rpartition("=")
-        if is_named and not name.strip():
-            self.fail(f"{value!r} has no name before '='; try batch=8", param, ctx)
-        return name.strip() or "batch", super().convert(values, param, ctx)
-
-
-class PercentType(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only
-    """A percentage as a share: ``10%``."""
-
-    name = "percent"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        if isinstance(value, float):
-            return value
-        percent = re.fullmatch(r"\s*([0-9]{1,6}(?:\.[0-9]{1,6})?)\s*%\s*", value)
-        if not percent:
-            self.fail(f"{value!r} is not a percentage; try 10%", param, ctx)
-        return float(percent[1]) / 100
 
 
 @click.command()
@@ -334,70 +265,3 @@ def _check_snapshots(
             path = snapshot.recording.path
             checks += check_history(kept, digest_of(snapshot, path), path)
     return checks
-
-
-@dataclass(frozen=True)
-class Outputs:
-    """Where the result goes: paths, "-" for standard output, and what is printed."""
-
-    summary_md: str | None
-    junit: str | None
-    code_quality: str | None
-    as_json: bool
-    annotations: bool
-
-    @property
-    def files(self) -> list[str]:
-        return [path for path in (self.summary_md, self.junit, self.code_quality) if path]
-
-    def refuse_impossible(self, read: Sequence[str], force: bool) -> None:
-        """Refuse, before the work, outputs that cannot be written or would overwrite a snapshot or each other."""
-        if [*self.files, *["-"] * self.as_json].count("-") > 1:
-            raise click.UsageError("standard output can be written once only")
-        places = [os.path.abspath(path) for path in self.files]
-        same = (path for path, place in zip(self.files, places, strict=True) if places.count(place) > 1)
-        if twice := next(same, None):
-            raise click.UsageError(f"two outputs are the same file: {twice}")
-        for path in self.files:
-            check_output(path, read, "the result", force=force or _is_job_summary(path))
-
-    def write(self, checks: Sequence[Check], snapshots: Sequence[Snapshot], links: SourceLinks, chart: bool) -> None:
-        """Write files first: a reader that closes the pipe must not prevent the job's summary."""
-        from snapreport.contracts import json_text
-        from snapreport.report import gate_output, review_output
-
-        if self.summary_md:
-            charts = review_output.memory_charts(snapshots) if chart else ""
-            linked = links.of_all([s.recording for s in snapshots])
-            _write(self.summary_md, gate_output.check_markdown(checks, linked, charts))
-            if links.template:
-                report_unlinked(links, snapshots)
-        if self.junit:
-            _write(self.junit, gate_output.check_junit(checks))
-        if self.code_quality:
-            _write(self.code_quality, review_output.code_quality(checks, snapshots, Path.cwd()))
-        if "-" not in self.files:
-            document = gate_output.check_document(checks)
-            text = json_text(document) if self.as_json else gate_output.check_text(checks)
-            pipe_safe(lambda: echo(text))
-        if self.annotations:
-            commands = review_output.workflow_commands(checks, snapshots, Path.cwd())
-            pipe_safe(lambda: echo(lines(commands)))
-
-
-def _is_job_summary(path: str) -> bool:
-    """Whether ``path`` is the page that GitHub shows of a step, to which every command of the step adds."""
-    page = os.environ.get("GITHUB_STEP_SUMMARY")
-    return bool(page) and os.path.realpath(path) == os.path.realpath(str(page))
-
-
-def _write(path: str, text: str) -> None:
-    content = text.encode("utf-8", "backslashreplace")
-    if path == "-":
-        pipe_safe(lambda: sys.stdout.buffer.write(content))
-        return
-    try:
-        before = Path(path).read_bytes() if _is_job_summary(path) and Path(path).is_file() else b""
-    except OSError as error:
-        raise cannot_write(path, "the result", error) from None
-    write_file(path, before + content, "the result")

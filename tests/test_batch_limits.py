@@ -20,6 +20,9 @@ REMEDIES = Path(__file__).parent.parent / ".." / "shared" / "remedies"
         ("gnn", True),  # reads one graph in every step
         ("retrieval", True),  # compares each query with all documents of the batch
         ("moe_top2__accumulation", True),  # accumulates gradients
+        ("vit__accumulation", True),  # with an optimizer whose steps allocate nothing
+        ("ssm_scan__accumulation", True),
+        ("vit", False),
         ("accum_retained", True),  # six forward passes wait for one backward pass
         ("moe_top2", False),
         ("one_hot_lm", False),

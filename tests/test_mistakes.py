@@ -44,9 +44,11 @@ CASES = [
     ("alignment", "bf16", "frozen-base"),
     ("tumours", "host", "data-on-device"),
     ("samples", "no_grad", "no-grad"),
+    ("served", "before", "cast-on-device"),
     ("flow", "checkpoint", "checkpointing"),  # each iteration calls the layer again
     ("graphs", "checkpoint", "checkpointing"),  # layers with two outputs
     ("dispatched", "half", "accumulation"),
+    ("video", "half", "accumulation"),  # SGD allocates nothing after its first step
 ]
 RECORDED = Path(__file__).parent / "recordings" / "mistakes"
 CLOSE = 0.15

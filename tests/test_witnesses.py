@@ -51,6 +51,7 @@ CAUSES = {
     "replaced": "second-model",
     "retried": "OomEvidence exception-holds",
     "search": "distance-chunks",
+    "served": "cast-on-device",
     "split": "FragmentationEvidence max-split-size",
     "stored": "retained-graphs",
     "tables": "data-on-device",
@@ -85,6 +86,7 @@ def test_a_rule_fires_where_its_cause_is(name: str) -> None:
         ("outputs", "previous-outputs", "witnesses.py:155"),  # calls the model, of which a layer allocates the bytes
         ("predictions", "collected-outputs", "mistakes.py:69"),
         ("stored", "retained-graphs", "remedies.py:143"),
+        ("served", "cast-on-device", "laboratory.py:262"),  # moves them
         ("zeroed", "keep-gradients", None),  # they are freed at the end of the program
         ("adam", "foreach-optimizer", "witnesses.py:29"),  # of the optimizer's constructor, which allocates nothing
         ("masked_model", "fused-attention", "kit.py:109"),

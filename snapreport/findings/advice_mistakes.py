@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from snapreport.findings.advice_context import Advice, AdviceContext
+from snapreport.findings.cast_weights import cast_on_device
 from snapreport.findings.collected_outputs import collected_outputs
 from snapreport.findings.exception_holds import exception_holds
 from snapreport.findings.expanded_mask import expanded_mask
@@ -26,4 +27,5 @@ MISTAKE_RULES: tuple[Callable[[AdviceContext], Advice | None], ...] = (
     distance_chunks,
     data_on_device,
     frozen_base,
+    cast_on_device,
 )

@@ -17,6 +17,8 @@ _LOSS = r"(?i)cross_?entropy|log_?softmax|nll_?loss|logsumexp"
 _PAIRS = r"(?i)contrastive|info_?nce|nt_?xent|clip_?loss|siglip|in_?batch_?neg"
 _LINEAR = r"torch/nn/modules/linear\.py forward$"
 _MIN_BYTES = 1 << 16
+_SOME_GRADIENTS = 0.05
+"""Of those of the pass that makes most: another of two models in turn makes as many."""
 
 
 def is_batch_fixed(context: AdviceContext) -> bool:
@@ -82,11 +84,16 @@ def _has_batch_negatives(context: AdviceContext) -> bool:
 
 
 def _accumulates(context: AdviceContext) -> bool:
-    """Most optimizer steps follow several backward passes."""
+    """Most optimizer steps follow several backward passes, or most gradients are made in every second one at most: an
+    optimizer that is fused, or has no state, allocates nothing.
+    """
+    begun = backward_passes(context)
     stacks = context.timeline.events["stack"].to_numpy()
-    steps = np.flatnonzero((context.phases.innermost == OPTIMIZER_STEP)[stacks])
-    begun = np.unique(backward_passes(context)[steps])
-    return len(begun) > 1 and float(np.median(np.diff(begun))) >= 2
+    steps = begun[np.flatnonzero((context.phases.innermost == OPTIMIZER_STEP)[stacks])]
+    mine = context.category("gradient") & (context.born >= 0)
+    made = np.bincount(begun[context.born[mine]], context.size[mine])
+    passes = np.unique(steps), np.flatnonzero(made > _SOME_GRADIENTS * made.max(initial=0))
+    return any(len(each) > 1 and float(np.median(np.diff(each))) >= 2 for each in passes)
 
 
 def _waits(context: AdviceContext) -> bool:

@@ -58,6 +58,7 @@ _CAUSES = {
     "full-logits": ("Logits of unused positions hold", "select the positions before the last layer"),
     "distance-matrix": ("Differences of all pairs of vectors hold", "use `torch.cdist`"),
     "distance-chunks": ("Distances of all vectors to all others hold", "compute them in chunks of rows"),
+    "cast-on-device": ("Weights that are cast on the device hold", "move them in the smaller type"),
     "data-on-device": ("A data set on the device holds", "keep it in host memory"),
 }
 """Subject and verb of a rule's cause, and its remedy in a few words; a rule that is not here gives its title."""

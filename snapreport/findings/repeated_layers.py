@@ -97,10 +97,12 @@ def _lines(context: AdviceContext) -> np.ndarray:
 
 
 def _saved(context: AdviceContext) -> np.ndarray:
-    """Bool per allocation: alive when a backward pass begins, or to the end. A convolution without cuDNN unfolds its
-    input in its own line, which counts no layer.
+    """Bool per allocation: alive when a backward pass begins, to the end, or when memory ran out. A convolution without
+    cuDNN unfolds its input in its own line, which counts no layer.
     """
-    return saved_for_backward(context) | (context.freed >= len(context.timeline.events))
+    saved = saved_for_backward(context) | (context.freed >= len(context.timeline.events))
+    ooms = context.timeline.oom_events
+    return saved | context.alive_at(ooms[-1]) if ooms and context.is_cut_off else saved
 
 
 def _family(context: AdviceContext, activation: np.ndarray, lines: pl.DataFrame, count: int) -> Layers:

@@ -250,3 +250,16 @@ def dispatched() -> None:
         return functional.cross_entropy(end(h), y)
 
     train(net, lambda: (floats(3000, 96), integers(3000)), loss_of)
+
+
+@program(before="cast-on-device")
+def served() -> None:
+    """A model that is moved and then cast, and answers a few requests."""
+    model = Decoder(768, 8, 8_000).eval()
+    if REMEDY == "before":
+        model.to(DEVICE, torch.bfloat16)
+    else:
+        model.to(DEVICE).to(torch.bfloat16)
+    with torch.no_grad():
+        for _ in range(4):
+            model(integers(2, 64)).argmax(-1).cpu()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import corpus
 import pytest
+from cli import in_process
 from planted import rewritten
 
 import snapreport
@@ -52,3 +53,8 @@ def test_samples_name_no_machine(name: str) -> None:
         content = lzma.decompress(path.read_bytes())
         assert not [folder for folder in (b"/work", b"/root", b"/tmp", b"/home") if folder in content]
     assert len(recordings(name)) == (4 if name == "job" else 1)
+
+
+def test_a_sample_is_no_report(tmp_path: Path) -> None:
+    run = in_process("sample", "logits", "-o", tmp_path / "logits.html")
+    assert run.code == 2 and "snapreport logits.pickle -o" in run.err and not list(tmp_path.iterdir())

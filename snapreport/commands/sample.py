@@ -38,6 +38,8 @@ def sample(name: str | None, output: str | None, force: bool) -> None:
     if name is None:
         echo(lines([f"{each:<14} {about}" for each, about in SAMPLES.items()]))
         return
+    if output and output.lower().endswith((".html", ".htm")):
+        raise click.UsageError(f"a sample is a recording; its report: snapreport {name}.pickle -o {output}")
     found = recordings(name)
     if len(found) == 1:
         _write(found[0], output or f"{name}.pickle", force)

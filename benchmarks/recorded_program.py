@@ -1,13 +1,16 @@
 """The program that ``python -m benchmarks recording`` measures, run by a Python with CUDA; prints one JSON object.
 
-``steps off|state|all|plain|profile|modules COUNT``: processor seconds of each training step; ``plain`` is
+``steps off|state|all|plain|profile COUNT``: processor seconds of each training step; ``plain`` is
 ``snapreport.record()`` without notes of modules, ``profile`` that with a profile of all steps, written in the last one.
+``names COUNT``: those of recorded steps without names, with names, and of those of which modules are noted, which take
+turns in one process.
 ``dump KIND EVENTS``: a trace of that many events, and what it takes to write it; KIND is ``pickle.dump``, or a
 compression of snapreport's recorder.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pickle
 import resource
@@ -15,6 +18,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +27,10 @@ import torch
 from snapreport.recorder.allocator import CudaRecorder
 from snapreport.recorder.api import record
 from snapreport.recorder.dump import SUFFIXES, write_snapshot, zstd_available
+from snapreport.recorder.module_marks import EVERY
 from snapreport.recorder.options import Options
 
-# Steps not counted: the first are slower, and their modules are noted in all of them. The next is noted.
+# Steps not counted: the first are slower, and their modules are noted in all of them.
 WARMUP = 10
 
 
@@ -34,25 +39,33 @@ def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
-def steps(mode: str, count: int) -> dict[str, Any]:
-    recorder = None
-    if mode in ("plain", "profile", "modules"):
-        profile = (WARMUP, WARMUP + count) if mode == "profile" else None
-        folder = tempfile.mkdtemp()
-        recorder = record(folder, at_exit=False, on_oom=False, modules=mode == "modules", profile=profile).start()
-    elif mode != "off":
-        torch.cuda.memory._record_memory_history(mode, context=mode, stacks="python", max_entries=1_000_000)
+def trainer() -> Callable[[], float]:
+    """A function that runs a training step and returns its processor seconds, those of all threads."""
     layer = torch.nn.TransformerEncoderLayer(128, 4, 512, batch_first=True)
     model = torch.nn.TransformerEncoder(layer, 6, enable_nested_tensor=False).cuda()
     optimizer = torch.optim.AdamW(model.parameters())
-    taken = []
-    for _ in range(WARMUP + count):
-        began = time.process_time()  # of all threads; other programs on the machine count less
+
+    def step() -> float:
+        began = time.process_time()  # other programs on the machine count less
         model(torch.randn(4, 64, 128, device="cuda")).sum().backward()
         optimizer.step()
         optimizer.zero_grad()
         torch.cuda.synchronize()
-        taken.append(time.process_time() - began)
+        return time.process_time() - began
+
+    return step
+
+
+def steps(mode: str, count: int) -> dict[str, Any]:
+    recorder = None
+    if mode in ("plain", "profile"):
+        profile = (WARMUP, WARMUP + count) if mode == "profile" else None
+        folder = tempfile.mkdtemp()
+        recorder = record(folder, at_exit=False, on_oom=False, modules=False, profile=profile).start()
+    elif mode != "off":
+        torch.cuda.memory._record_memory_history(mode, context=mode, stacks="python", max_entries=1_000_000)
+    step = trainer()
+    taken = [step() for _ in range(WARMUP + count)]
     if recorder is not None:
         recorder.stop()
         shutil.rmtree(folder)
@@ -61,6 +74,31 @@ def steps(mode: str, count: int) -> dict[str, Any]:
         "allocations": torch.cuda.memory_stats()["allocation.all.allocated"],
         "steps": count + WARMUP,
     }
+
+
+def names(count: int) -> dict[str, list[float]]:
+    folder = tempfile.mkdtemp()
+    recorder = record(folder, at_exit=False, on_oom=False).start()
+    step = trainer()
+    named, plain = recorder.options, dataclasses.replace(recorder.options, modules=False)
+    for _ in range(WARMUP):
+        step()
+    seconds: dict[str, list[float]] = {"without": [], "names": [], "noted": []}
+    for number in range(count):
+        if number % (2 * EVERY) == 0:
+            recorder.options = named
+            recorder._modules.start()
+            step()
+        elif number % (2 * EVERY) == EVERY:
+            recorder._modules.stop()
+            recorder.options = plain
+            step()
+        has_names = recorder.options is named
+        kind = "without" if not has_names else "noted" if recorder._modules._is_noting[0] else "names"
+        seconds[kind].append(step())
+    recorder.stop()
+    shutil.rmtree(folder)
+    return seconds
 
 
 def nested(depth: int, action: Any) -> None:
@@ -109,6 +147,6 @@ def dump(kind: str, events: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    kind, *arguments = sys.argv[1:]
-    measure = {"steps": steps, "dump": dump}[kind]
-    print(json.dumps(measure(arguments[0], int(arguments[1]))))
+    what, *kind, number = sys.argv[1:]
+    measure = {"steps": steps, "dump": dump, "names": names}[what]
+    print(json.dumps(measure(*kind, int(number))))

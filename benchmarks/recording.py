@@ -13,7 +13,7 @@ from typing import Any
 import snapreport
 from snapreport.recorder.module_marks import EVERY
 
-STEPS, ROUNDS, EVENTS = 80, 3, 300_000
+STEPS, NAMED_STEPS, ROUNDS, EVENTS = 80, 400, 3, 300_000
 PROGRAM = Path(__file__).with_name("recorded_program.py")
 
 
@@ -33,23 +33,22 @@ def measured(python: str, *arguments: object) -> Any:
 
 
 def measure() -> list[dict[str, Any]]:
-    """For each Python: ``step_seconds`` and ``allocations`` of a step, ``ratios`` with recording, ``noted_step``: what
-    a step takes longer whose modules are noted, as a share; ``dumps``.
+    """For each Python: ``step_seconds`` and ``allocations`` of a step, ``ratios`` with recording; ``names``: seconds of
+    recorded steps without names, with them, and with modules noted; ``dumps``.
     """
     return [_measure(python) for python in pythons()]
 
 
 def _measure(python: str) -> dict[str, Any]:
-    modes = ("off", "state", "all", "plain", "profile", "modules")
+    modes = ("off", "state", "all", "plain", "profile")
     # In turns, so that a machine that slows down slows all of them.
     rounds = [{mode: measured(python, "steps", mode, STEPS) for mode in modes} for _ in range(ROUNDS)]
-    every = {mode: [_quartiles(one[mode]["seconds"]) for one in rounds] for mode in modes}
-    seconds = {mode: [statistics.mean(parts) for parts in every[mode]] for mode in modes}
+    seconds = {mode: [_quartile(one[mode]["seconds"]) for one in rounds] for mode in modes}
     ratios = {
         mode: statistics.median(on / off for on, off in zip(seconds[mode], seconds["off"], strict=True))
         for mode in modes[1:]
     }
-    noted = [(on[0] - statistics.mean(on[1:])) / off for on, off in zip(every["modules"], seconds["off"], strict=True)]
+    named = [measured(python, "names", NAMED_STEPS) for _ in range(ROUNDS)]
     dumps = [
         {"name": kind, **measured(python, "dump", kind, EVENTS)} for kind in ("pickle.dump", "none", "gzip", "zstd")
     ]
@@ -58,17 +57,15 @@ def _measure(python: str) -> dict[str, Any]:
         "step_seconds": statistics.median(seconds["off"]),
         "allocations": rounds[0]["all"]["allocations"] / rounds[0]["all"]["steps"],
         "ratios": ratios,
-        "noted_step": statistics.median(noted),
+        "names": [{kind: _quartile(taken) for kind, taken in one.items()} for one in named],
         "profile_step": statistics.median(one["profile"]["seconds"][-1] for one in rounds) / STEPS,
         "dumps": [row for row in dumps if "events" in row],
     }
 
 
-def _quartiles(seconds: list[float]) -> list[float]:
-    """The lower quartile of the steps that are noted, then those of the others between: other programs on the machine
-    only make steps slower.
-    """
-    return [statistics.quantiles(seconds[first::EVERY], n=4)[0] for first in range(EVERY)]
+def _quartile(seconds: list[float]) -> float:
+    """The lower quartile: other programs on the machine only make steps slower."""
+    return statistics.quantiles(seconds, n=4)[0]
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -76,11 +73,13 @@ def table(rows: list[dict[str, Any]]) -> str:
     for row in rows:
         step = f"{row['step_seconds'] * 1e3:.1f} ms and {row['allocations']:.0f} allocations a step without recording"
         lines += ["", row["name"], step]
-        rest = row["ratios"].pop("modules") - row["ratios"].pop("plain") - row["noted_step"] / EVERY
-        lines.append(
-            f"  modules, shapes and gradients: {row['noted_step']:.1%} of that in a step that is noted, one of "
-            f"{EVERY}: {row['noted_step'] / EVERY:.1%}; and {rest:+.1%} (noise included) in every step"
-        )
+        for one in row["names"]:
+            each, noted = (one[kind] / one["without"] - 1 for kind in ("names", "noted"))
+            mean = ((EVERY - 1) * each + noted) / EVERY
+            lines.append(
+                f"  names: {each:+.1%} of a recorded step of {one['without'] * 1e3:.1f} ms; {noted:+.1%} of one whose "
+                f"modules are noted, as in one of {EVERY}: {mean:+.1%} on the average"
+            )
         lines.append(
             f"  a profile: {row['ratios'].pop('profile') - row['ratios']['all']:+.0%} of a step that is profiled, and "
             f"{row['profile_step'] * 1e3:.1f} ms for each of them when it is written"

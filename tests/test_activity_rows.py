@@ -89,7 +89,7 @@ def test_rows_of_a_report(opened: Any) -> None:
     found = shown(opened)
     assert list(found) == ["step", "cost", "operator", "kernel"]
     assert [span["name"] for span in found["cost"][1]["spans"]] == [
-        "cudaMalloc", "recomputation of checkpoints", "copies to the host",
+        "cudaMalloc", "recomputation of checkpoints", "writing a checkpoint", "copies to the host",
     ]  # fmt: skip
     # An allocation every step, at 10, 1010, 2010 and 6010 µs, is the second of two events: events are the axis.
     number, kernels = found["kernel"]

@@ -12,6 +12,7 @@ import corpus
 import polars as pl
 import pytest
 from click.testing import CliRunner
+from planted_trace import Recording
 from test_module_lines import RECORDING
 
 import snapreport
@@ -105,6 +106,44 @@ def test_a_memory_timeline_is_the_profilers(tmp_path: Path) -> None:
 
 def step(number: int, peak: int, growth: int | None, duration: int | None) -> StepMemory:
     return StepMemory(number, f"step {number}", 0, 1, peak * MIB, None if growth is None else growth * MIB, duration)
+
+
+def test_gaps_are_named() -> None:
+    """Of a step that takes longer than others, and between two: where most of it passes without an event."""
+    steps = [step(number, 10, 0, duration) for number, duration in enumerate((90_000, 2000, 9000, 2000, 2000, 2000))]
+    steps[0].longest_gap_us, steps[0].gap_event = 40_000, 3
+    steps[2].longest_gap_us, steps[2].gap_event = 6500, 1234
+    steps[3].until_next_us, steps[3].last_event = 3000, 1777
+    said = steps_text(steps, lambda event: {1234: "forward model.py:9"}.get(event, ""))
+    assert said.endswith(
+        "2.0 ms each (median); step 0 took 90.0 ms; step 2 took 9.0 ms, 6.5 ms of it without an event after event "
+        "1,234 in forward model.py:9; 3.0 ms without an event between step 3 and step 4, after event 1,777."
+    )
+    steps[3].until_next_us = 900
+    assert "between" not in steps_text(steps)
+
+
+def test_gaps_of_a_trace(tmp_path: Path) -> None:
+    """Steps of four events each, in which one waits 5 ms and another begins 3 ms late."""
+    device, time = Recording(), 0
+    steps = []
+    for number in range(6):
+        time += 3000 if number == 4 else 10
+        for event in range(4):
+            time += 5000 if (number, event) == (2, 3) else 100
+            device.request(512)
+            for one in device.trace:
+                one.setdefault("time_us", time)
+        steps.append([number + 1, time])
+    snapshot = device.snapshot()
+    snapshot["snapreport"] = {"schema": "snapreport-recording/1", "steps": steps}
+    path = tmp_path / "gaps.pickle"
+    path.write_bytes(pickle.dumps(snapshot))
+    found = snapreport.load(path).file_stats().devices[0].steps
+    events = snapreport.load(path).timeline(0).events
+    assert [one.longest_gap_us for one in found][:4] == [100, 100, 5000, 100]
+    assert events["time_us"][found[2].gap_event + 1] - events["time_us"][found[2].gap_event] == 5000
+    assert [one.until_next_us for one in found] == [110, 110, 110, 3100, 110, None]
 
 
 @pytest.mark.parametrize(

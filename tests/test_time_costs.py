@@ -55,7 +55,12 @@ def by_hand(folder: Path) -> tuple[Path, Path]:
                 activity("cpu_op", "aten::gelu", at + 360, 40, tid=2, **{"Sequence number": 10, "Fwd thread id": 0}),
                 activity("kernel", "gemm", at + 5000, 300, tid=7, correlation=5, device=0),
                 activity("cuda_runtime", "cudaMemcpyAsync", at + 850, 60, correlation=6),
-                activity("gpu_memcpy", "Memcpy DtoH (Device -> Pinned)", at + 5400, 90, tid=7, correlation=6),
+                activity(
+                    "gpu_memcpy", "Memcpy DtoH (Device -> Pinned)", at + 5400, 90, tid=7, correlation=6, bytes=3 << 20
+                ),
+                activity("python_function", "torch/serialization.py(944): save", at + 600, 240),
+                activity("python_function", "torch/serialization.py(1200): save", at + 610, 100),
+                activity("python_function", "torch/serialization.py(800): _save", at + 620, 100),
                 activity("kernel", "other", at + 5500, 1000, tid=7, correlation=99),
             ]
     events.append(activity("cpu_op", "aten::empty", 7500, 1))
@@ -75,12 +80,15 @@ def test_costs_by_hand(tmp_path: Path) -> None:
     time = cli.in_process("stats", snapshot, "--profile", trace, "--json").json["snapshots"][0]["time"]
     assert {one["cause"]: (one["count"], one["host_us"], one["device_us"]) for one in time["costs"]} == {
         "cudaMalloc": (1, 2000, 0), "recomputation": (1, 80, 300), "copies to the host": (1, 60, 90),
+        "torch.save": (1, 240, 0),
     }  # fmt: skip
+    assert {one["cause"]: one["bytes"] for one in time["costs"] if "bytes" in one} == {"copies to the host": 3 << 20}
     assert (time["matched"], time["clock_error_us"]) == (4, [0.5, 0.5]) and time["duration_us"] == 8510
     assert [one["duration_us"] for one in time["steps"]][1:3] == [1000, 4000]
-    assert [len(one["costs"]) for one in time["steps"]] == [0, 0, 3, 0][: len(time["steps"])]
+    assert [len(one["costs"]) for one in time["steps"]] == [0, 0, 4, 0][: len(time["steps"])]
     text = " ".join(cli.in_process("stats", snapshot, "--profile", trace).out.split())
     assert "recomputation of checkpoints 1 segment 0.1 ms 0.9% 0.3 ms" in text
+    assert "copies to the host 1 copy, 3.00 MiB 0.1 ms" in text and "writing a checkpoint 1 call 0.2 ms" in text
     assert "took 4.0 ms" in text and "2.0 ms more in cudaMalloc" in text
 
 

@@ -89,7 +89,8 @@ class ModuleMemory(Struct):
 
 class StepMemory(Struct, forbid_unknown_fields=True):
     """A training step and its peak. ``growth_bytes``: allocated at its end less than at the end of the one before;
-    ``duration_us``: from its first event to its last.
+    ``duration_us``: from its first event to its last; ``longest_gap_us``: the longest time between two events of it,
+    the first of which is ``gap_event``; ``until_next_us``: from its last event to the first of the next step.
     """
 
     step: int
@@ -99,6 +100,9 @@ class StepMemory(Struct, forbid_unknown_fields=True):
     peak_allocated_bytes: Bytes
     growth_bytes: SignedBytes | None
     duration_us: Count | None
+    longest_gap_us: Count | None = None
+    gap_event: Position | None = None
+    until_next_us: Count | None = None
 
 
 class PrivatePool(Struct, forbid_unknown_fields=True):
@@ -176,14 +180,15 @@ class DeviceStats(DeviceNumbers):
 
 
 TimeCause = Literal[
-    "recomputation", "cudaMalloc", "empty_cache", "retry", "cudaFree", "copies to the host", "copies to the device"
+    "recomputation", "cudaMalloc", "empty_cache", "retry", "cudaFree", "copies to the host", "copies to the device",
+    "torch.save",
 ]  # fmt: skip
 
 
 class TimeCost(Struct, forbid_unknown_fields=True):
     """What one cause costs. ``empty_cache``, ``retry``: calls of cudaFree by ``torch.cuda.empty_cache()``, and by an
     allocation that failed before; ``cudaFree``: all others. ``count``: of backward functions that ran forward operators
-    again, of calls, of copies;
+    again, of calls, of copies; ``torch.save``: also of ``torch.distributed.checkpoint``; ``bytes``: of copies;
     ``host_us``: time of the threads that ran it; ``device_us``: time of its kernels and copies, null where the trace
     has no activities of a device.
     """
@@ -192,6 +197,7 @@ class TimeCost(Struct, forbid_unknown_fields=True):
     count: Count
     host_us: Count
     device_us: Count | None
+    bytes: Bytes | UnsetType = UNSET
 
 
 class StepTime(Struct, forbid_unknown_fields=True):

@@ -7,22 +7,25 @@ same conversion, ``c10::ApproximateClockToUnixTimeConverter``, so that no shift 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from snapreport.reading.profiler_columns import MEMORY, OPERATORS, Event, integers, nanoseconds
+from snapreport.reading.profiler_columns import MEMORY, OPERATORS, PYTHON, Event, integers, nanoseconds
 
 # Categories of libkineto's activities (libkineto/src/ActivityType.cpp).
-OPERATOR, RUNTIME, KERNEL, COPY = "operator", "runtime", "kernel", "copy"
+OPERATOR, RUNTIME, KERNEL, COPY, SAVE = "operator", "runtime", "kernel", "copy", "save"
+# Python functions that write a checkpoint, where the trace has Python's (``with_stack=True``).
+_SAVE = re.compile(r"torch/(serialization|distributed/checkpoint/\w+)\.py\(\d+\): (save|async_save)$")
 _KINDS = {
     **dict.fromkeys(OPERATORS, OPERATOR), "cuda_runtime": RUNTIME, "cuda_driver": RUNTIME, "runtime": RUNTIME,
     "kernel": KERNEL, "gpu_memset": KERNEL, "gpu_memcpy": COPY, "memcpy": COPY,
 }  # fmt: skip
 SCHEMA: dict[str, Any] = {
-    "kind": pl.Enum((OPERATOR, RUNTIME, KERNEL, COPY)), "name": pl.String, "begin": pl.Int64, "end": pl.Int64,
+    "kind": pl.Enum((OPERATOR, RUNTIME, KERNEL, COPY, SAVE)), "name": pl.String, "begin": pl.Int64, "end": pl.Int64,
     "thread": pl.Int32, "is_forward": pl.Boolean, "correlation": pl.Int64,
     "device": pl.Int32, "stream": pl.Int64, "bytes": pl.Int64,
 }  # fmt: skip
@@ -44,14 +47,14 @@ class ActivityTrace:
 
 def activity_trace(events: list[Event], base_ns: int, name: str) -> ActivityTrace:
     """Raises :class:`SnapshotError` for an event whose time or number is none."""
-    used = [event for event in events if event.ph == "X" and (event.cat or "").lower() in _KINDS]
+    used = [event for event in events if event.ph == "X" and _kind(event)]
     threads: dict[tuple[object, object], int] = {}
     begin = nanoseconds([event.ts for event in used], base_ns)
     sequence = integers([event.args and event.args.sequence for event in used], "Sequence number", -1)
     forward_thread = integers([event.args and event.args.forward_thread for event in used], "Fwd thread id", 0)
     intervals = pl.DataFrame(
         {
-            "kind": [_KINDS[(event.cat or "").lower()] for event in used],
+            "kind": [_kind(event) for event in used],
             "name": [str(event.name) for event in used],
             "begin": begin,
             "end": begin + np.maximum(nanoseconds([event.dur for event in used], 0), 0),
@@ -72,3 +75,10 @@ def activity_trace(events: list[Event], base_ns: int, name: str) -> ActivityTrac
         "addr": integers([e.args and e.args.address for e in memory], "Addr", 0, np.uint64),
     }).filter(pl.Series((size > 0) & (device == _CUDA), dtype=pl.Boolean))  # fmt: skip
     return ActivityTrace(name, intervals.sort("begin", maintain_order=True), allocations.sort("time"))
+
+
+def _kind(event: Event) -> str | None:
+    category = (event.cat or "").lower()
+    if category == PYTHON:
+        return SAVE if _SAVE.search(str(event.name)) else None
+    return _KINDS.get(category)

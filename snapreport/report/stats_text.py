@@ -17,7 +17,7 @@ from snapreport.report.about_recording import assurances, doubts
 from snapreport.report.finding_cards import rank
 from snapreport.report.module_lines import module_cells, modules_title
 from snapreport.report.stack_lines import stack_lines
-from snapreport.report.step_lines import steps_text
+from snapreport.report.step_lines import device_steps
 from snapreport.report.summary import file_line, shown_notes, shown_settings
 from snapreport.report.time_lines import time_lines
 from snapreport.sentence import joined
@@ -25,7 +25,6 @@ from snapreport.snapshot import Snapshot
 from snapreport.terminal import visible
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.recording_gaps import has_history, lost_peaks
-from snapreport.timeline.step_memory import step_memory
 from snapreport.timeline.time_costs import run_costs
 
 WIDTH = 100
@@ -55,7 +54,7 @@ def stats_text(snapshot: Snapshot) -> str:
     left_out = (*_LEFT_OUT, *_OF_ALLOCATOR) if recording.is_profiled else _LEFT_OUT
     lines += ["", *_numbers([plain(timeline.counted_stats) for timeline in devices], left_out)]
     for timeline in devices:
-        lines += _steps(timeline)
+        lines += _steps(snapshot, timeline)
         lines += _stacks(snapshot, timeline)
         lines += _modules(timeline)
     if not recording.is_profiled:
@@ -125,8 +124,8 @@ def _stacks(snapshot: Snapshot, timeline: DeviceTimeline) -> list[str]:
     ]
 
 
-def _steps(timeline: DeviceTimeline) -> list[str]:
-    text = steps_text(step_memory(timeline))
+def _steps(snapshot: Snapshot, timeline: DeviceTimeline) -> list[str]:
+    text = device_steps(snapshot, timeline)
     return ["", *_wrapped(f"Steps of {device_name(timeline.kind, timeline.device)}: {text}", "", "  ")] if text else []
 
 

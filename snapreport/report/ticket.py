@@ -19,11 +19,10 @@ from snapreport.report.markdown import code_cell, escape, place, prose
 from snapreport.report.module_lines import module_cells, modules_title
 from snapreport.report.source_links import REPOSITORY_LINKS, SourceLinks
 from snapreport.report.stack_lines import stack_lines
-from snapreport.report.step_lines import steps_text
+from snapreport.report.step_lines import device_steps
 from snapreport.sentence import joined
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
-from snapreport.timeline.step_memory import step_memory
 
 _BARS = "▁▂▃▄▅▆▇█"
 _CHART = 60
@@ -56,7 +55,7 @@ def ticket_markdown(snapshot: Snapshot, links: SourceLinks = REPOSITORY_LINKS) -
         here = sorted((f for f in found if f.device == timeline.device), key=rank)
         lines += _finding_lines(here, addresses)
         lines += [line for f in here if f.kind == "peak" for line in _peak_lines(f, addresses)]
-        if said := steps_text(step_memory(timeline)):
+        if said := device_steps(snapshot, timeline):
             lines += [escape(said), ""]
         lines += _stack_lines(snapshot, timeline, addresses)
         lines += _module_lines(timeline)

@@ -6,7 +6,7 @@ import statistics
 from dataclasses import dataclass
 
 from snapreport.contracts.stats import StepTime, TimeCost, TimeCosts
-from snapreport.number_format import count_text, duration_text, plural, share_text
+from snapreport.number_format import bytes_text, count_text, duration_text, plural, share_text
 from snapreport.terminal import aligned, visible
 
 LONG = 1.2
@@ -14,9 +14,12 @@ LONG = 1.2
 FEWEST_STEPS = 3
 _UNITS = {
     "recomputation": "segment", "cudaMalloc": "call", "empty_cache": "call", "retry": "call", "cudaFree": "call",
-    "copies to the host": "copy", "copies to the device": "copy",
+    "copies to the host": "copy", "copies to the device": "copy", "torch.save": "call",
 }  # fmt: skip
-COST_NAMES = {"recomputation": "recomputation of checkpoints", "empty_cache": "empty_cache()", "retry": "retries"}
+COST_NAMES = {
+    "recomputation": "recomputation of checkpoints", "empty_cache": "empty_cache()", "retry": "retries",
+    "torch.save": "writing a checkpoint",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,8 @@ def time_table(costs: TimeCosts) -> TimeTable:
 
 def _counted(cost: TimeCost) -> str:
     unit = _UNITS[cost.cause]
-    return plural(cost.count, unit) if unit != "copy" or cost.count == 1 else f"{count_text(cost.count)} copies"
+    counted = plural(cost.count, unit) if unit != "copy" or cost.count == 1 else f"{count_text(cost.count)} copies"
+    return f"{counted}, {bytes_text(cost.bytes)}" if cost.bytes else counted
 
 
 def _longest(steps: list[StepTime]) -> list[str]:

@@ -13,13 +13,18 @@ def step_memory(timeline: Timeline) -> list[StepMemory]:
     steps: list[StepMemory] = []
     end_before: int | None = None
     times = timeline.events["time_us"]
-    for row in timeline.steps.iter_rows(named=True):
+    known = times.fill_null(strategy="forward")
+    firsts = timeline.steps["first_event"].to_list()
+    for number, row in enumerate(timeline.steps.iter_rows(named=True)):
         first, last = row["first_event"], row["last_event"]
         after = timeline.allocated[first + 1 : last + 2]
         if not len(after):
             continue
         end = int(after[-1])
         begin_us, end_us = times[first], times[min(last, len(times) - 1)]
+        duration = None if begin_us is None or end_us is None else max(0, end_us - begin_us)
+        following = times[firsts[number + 1]] if number + 1 < len(firsts) else None
+        gaps = np.diff(known[first : last + 1].to_numpy()) if duration is not None else np.zeros(0)
         steps.append(
             StepMemory(
                 step=row["step"],
@@ -28,7 +33,10 @@ def step_memory(timeline: Timeline) -> list[StepMemory]:
                 last_event=last,
                 peak_allocated_bytes=int(np.max(after)),
                 growth_bytes=None if end_before is None else end - end_before,
-                duration_us=None if begin_us is None or end_us is None else max(0, end_us - begin_us),
+                duration_us=duration,
+                longest_gap_us=max(0, int(gaps.max())) if len(gaps) else None,
+                gap_event=first + int(gaps.argmax()) if len(gaps) else None,
+                until_next_us=None if following is None or end_us is None else max(0, following - end_us),
             )
         )
         end_before = end

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from msgspec import UNSET
 
 from snapreport.contracts.stats import StepTime, TimeCause, TimeCost, TimeCosts
 from snapreport.errors import SnapshotError
-from snapreport.reading.activity_trace import COPY, KERNEL, OPERATOR, RUNTIME, ActivityTrace
+from snapreport.reading.activity_trace import COPY, KERNEL, OPERATOR, RUNTIME, SAVE, ActivityTrace
 from snapreport.timeline.annotations import clock_of
 from snapreport.timeline.interface import Timeline
 
@@ -77,7 +78,9 @@ def _distance(timelines: Sequence[Timeline], trace: ActivityTrace) -> np.ndarray
 
 
 def _causes(intervals: pl.DataFrame) -> pl.DataFrame:
-    """``cause``, ``begin``, ``end`` (ns) of what the host does for it, ``device`` Int64 ns, null without a device."""
+    """``cause``, ``begin``, ``end`` (ns) of what the host does for it, ``device`` Int64 ns, null without a device,
+    ``bytes`` of copies.
+    """
     device = intervals.filter(pl.col("kind").is_in([KERNEL, COPY])).with_columns(device=pl.col("end") - pl.col("begin"))
     has_device = bool(len(device))
     calls = intervals.filter(pl.col("kind") == RUNTIME)
@@ -91,10 +94,21 @@ def _causes(intervals: pl.DataFrame) -> pl.DataFrame:
     started = calls.filter(pl.col("correlation") >= 0).unique("correlation", keep="first")
     for cause, name in _COPIES.items():
         copies = device.filter((pl.col("kind") == COPY) & pl.col("name").str.contains(name))
-        joined = copies.select("correlation", "device").join(started, "correlation", maintain_order="left")
-        found.append(joined.select(pl.lit(cause).alias("cause"), "begin", "end", "device"))
+        joined = copies.select("correlation", "device", "bytes").join(
+            started.drop("bytes"), "correlation", maintain_order="left"
+        )
+        found.append(joined.select(pl.lit(cause).alias("cause"), "begin", "end", "device", "bytes"))
+    saves = _outermost(intervals.filter(pl.col("kind") == SAVE))
+    found.append(saves.select(pl.lit("torch.save").alias("cause"), "begin", "end", device=zero))
     found.append(_recomputed(intervals, started, device if has_device else None))
-    return pl.concat(found)
+    return pl.concat(found, how="diagonal")
+
+
+def _outermost(intervals: pl.DataFrame) -> pl.DataFrame:
+    """The intervals of each thread that lie in no other of it."""
+    ordered = intervals.sort("thread", "begin")
+    before = ordered.select(pl.col("end").cum_max().shift(1).over("thread")).to_series()
+    return ordered.filter(before.is_null() | (ordered["begin"] >= before))
 
 
 def _by_reason(causes: pl.DataFrame, timelines: Sequence[Timeline]) -> pl.DataFrame:
@@ -134,10 +148,7 @@ def _recomputed(intervals: pl.DataFrame, started: pl.DataFrame, device: pl.DataF
     the last.
     """
     operators = intervals.filter(pl.col("kind") == OPERATOR).sort("thread", "begin")
-    nodes = operators.filter(pl.col("name").str.starts_with(_NODE)).with_columns(
-        before=pl.col("end").cum_max().shift(1).over("thread")
-    )
-    nodes = nodes.filter(pl.col("before").is_null() | (pl.col("begin") >= pl.col("before"))).with_row_index("node")
+    nodes = _outermost(operators.filter(pl.col("name").str.starts_with(_NODE))).with_row_index("node")
     around = nodes.select("thread", "begin", "node", until="end").sort("begin")
     inside = (
         operators.filter("is_forward").sort("begin").join_asof(around, on="begin", by="thread", check_sortedness=False)
@@ -169,9 +180,16 @@ def _sums(causes: pl.DataFrame) -> list[TimeCost]:
     """
     host, device = pl.col("end") - pl.col("begin"), pl.col("device")
     rows = causes.group_by("cause").agg(
-        count=pl.len(), host=host.sum() // 1000, device=pl.when(device.is_not_null().any()).then(device.sum() // 1000)
+        count=pl.len(),
+        host=host.sum() // 1000,
+        device=pl.when(device.is_not_null().any()).then(device.sum() // 1000),
+        bytes=pl.col("bytes").sum(),
     )
-    return [TimeCost(*row) for row in rows.sort("host", "cause", descending=[True, False]).iter_rows()]
+    rows = rows.sort("host", "cause", descending=[True, False])
+    return [
+        TimeCost(cause, count, host, device, bytes=size or UNSET)
+        for cause, count, host, device, size in rows.iter_rows()
+    ]
 
 
 MOST_UNSEEN = 0.01

@@ -16,7 +16,7 @@ import pytest
 
 import snapreport
 from snapreport.errors import SnapshotError
-from snapreport.reading.paths import expand, file_name, is_remote, shown_path
+from snapreport.reading.paths import expand, file_name, is_remote, shown_path, without_profiles
 from tests.cli import in_process
 
 fsspec = pytest.importorskip("fsspec")
@@ -68,6 +68,12 @@ class TestWildcards:
         (tmp_path / "x" / "y").mkdir(parents=True)
         (tmp_path / "x" / "y" / "a.pickle").touch()
         assert expand([f"{tmp_path}/**/*.pickle"]) == [f"{tmp_path}/x/y/a.pickle"]
+
+    def test_profiles_of_the_run_are_read_with_its_snapshots(self, tmp_path):
+        profile = tmp_path / "profile_rank_00000.json.gz"
+        snapshot = tmp_path / "rank_00000_step_00000006_exit.pickle.gz"
+        assert without_profiles([str(profile), str(snapshot)]) == [str(snapshot)]
+        assert without_profiles([str(profile)]) == [str(profile)]
 
     def test_a_file_of_that_very_name_is_itself(self, tmp_path):
         path = tmp_path / "run[1].pickle"

@@ -89,6 +89,7 @@ NOT_RUN = {
     "job --watch": "only named, without files",
     "diff before/ after/ [": "brackets are what may follow",
 }
+RUN_ELSEWHERE = {"guide.md", "first-steps.md"}
 BARE = {"help", "skill --install", "schema stats", "sample"}
 CAUSES = ROOT / "tests" / "recordings" / "causes"
 
@@ -114,7 +115,7 @@ def files_of_the_pages(folder: Path) -> None:
 
 
 def test_command_lines_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of the guide run in test_guide.py, and print what it quotes."""
+    """Those of the guide run in test_guide.py, and print what it quotes; the first steps in test_first_steps.py."""
     files_of_the_pages(tmp_path)
     monkeypatch.chdir(tmp_path)
     for name, value in (
@@ -125,7 +126,7 @@ def test_command_lines_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     ):
         monkeypatch.setenv(name, value)
     ran, not_run = 0, set()
-    for line in dict.fromkeys(shlex.join(words) for page, words in command_lines() if page != "guide.md"):
+    for line in dict.fromkeys(shlex.join(words) for page, words in command_lines() if page not in RUN_ELSEWHERE):
         if reason := next((start for start in NOT_RUN if line.replace("'", "").startswith(start)), ""):
             not_run.add(reason)
             continue

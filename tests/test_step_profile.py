@@ -59,6 +59,8 @@ def test_profiled_steps(torch_cuda: FakeTorch, tmp_path: Path, steps: tuple[int,
     time = stats(tmp_path / "run" / SNAPSHOT)["time"]
     assert time["trace"] == TRACE and time["matched"] > 50 and time["clock_error_us"][0] < 50
     assert "time" not in stats(tmp_path / "plain" / SNAPSHOT)
+    (only,) = cli.in_process("stats", *sorted((tmp_path / "run").iterdir()), "--json").json["snapshots"]
+    assert only["file"] == SNAPSHOT
     # Its operators run within the chosen steps, as the recorder has noted the ends of all steps.
     ends = dict(own[1]["steps"])
     activities = snapreport.load(tmp_path / "run" / SNAPSHOT).recording.profile.activities

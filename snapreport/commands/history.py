@@ -12,6 +12,7 @@ import click
 from snapreport import progress
 from snapreport.commands.shared import (
     check_inputs,
+    expanded_paths,
     force_option,
     load_all,
     max_memory_option,
@@ -71,7 +72,7 @@ def history() -> None:
 
 @history.command()
 @click.argument("folder", metavar="DIR", type=click.Path())
-@click.argument("snap", metavar="SNAP", type=click.Path())
+@click.argument("snaps", metavar="SNAP", type=click.Path(), nargs=-1, required=True, callback=expanded_paths)
 @click.option("--commit", metavar="SHA", help="Default: the one that was recorded, else the working directory's.")
 @click.option("--label", metavar="TEXT", default="", help="Shown beside the commit, such as a pull request's number.")
 @click.option("--time", "time_us", metavar="TIME", type=TimeType(), help="Of the commit; orders the history.")
@@ -80,7 +81,7 @@ def history() -> None:
 @max_memory_option
 def add(
     folder: str,
-    snap: str,
+    snaps: tuple[str, ...],
     commit: str | None,
     label: str,
     time_us: int | None,
@@ -90,6 +91,9 @@ def add(
 ) -> None:
     """Keep the digest of a snapshot, or a digest, for a commit; one that is there is replaced."""
     redaction = redaction_only(redact, redact_pattern, strip_prefix)
+    if len(snaps) > 1:
+        raise click.UsageError(f"{len(snaps)} snapshots, of which a commit has one")
+    (snap,) = snaps
     check_inputs([snap])
     with progress.shown():
         from snapreport.history.store import add as keep

@@ -17,7 +17,7 @@ import click
 
 from snapreport import terminal
 from snapreport.errors import SnapshotError
-from snapreport.reading.paths import expand, is_remote, shown_path
+from snapreport.reading.paths import expand, is_remote, shown_path, without_profiles
 from snapreport.sizes import parse_size
 from snapreport.supervision import name_file, set_memory_limit
 from snapreport.terminal import echo, lines
@@ -152,7 +152,7 @@ device_option = click.option(
 
 def expanded_paths(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
     """Callback of an argument of paths: wildcards that the shell did not expand become the files that match."""
-    return tuple(expand(value))
+    return tuple(without_profiles(expand(value)))
 
 
 def link_options(command: Command) -> Command:

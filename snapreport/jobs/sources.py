@@ -13,7 +13,7 @@ from pathlib import Path
 from snapreport.errors import SnapshotError
 from snapreport.findings.comparable import natural_key
 from snapreport.reading.paths import expand as expand_wildcards
-from snapreport.reading.paths import file_name, is_remote, open_binary
+from snapreport.reading.paths import file_name, is_remote, open_binary, without_profiles
 
 LISTS = (".txt", ".list")
 _SNAPSHOTS = (".pickle", ".pkl", ".pt", ".pth", ".digest")
@@ -38,7 +38,7 @@ def expand(arguments: Sequence[str | os.PathLike[str]]) -> list[str]:
         if not paths:
             raise SnapshotError(f"{text}: no snapshots and no digests found")
         found.update(dict.fromkeys(paths))
-    return list(found)
+    return without_profiles(list(found))
 
 
 def size_of(path: str) -> int:

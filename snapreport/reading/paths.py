@@ -7,7 +7,7 @@ import glob
 import io
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from urllib.parse import urlsplit
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
 _WILDCARD = re.compile(r"[*?\[]")
+PROFILE_NAME = re.compile(r"profile_rank_[\w.-]{1,200}\.json(\.gz|\.zst)?")  # as our recorder writes them
 # Bytes per request, read ahead. An object store takes some 50 ms to answer; 8 MiB take another 50 ms at 160 MB/s.
 _BLOCK = 8 << 20
 
@@ -34,6 +35,11 @@ def file_name(path: str) -> str:
         return Path(path).name
     parts = urlsplit(path)
     return PurePosixPath(parts.path).name or parts.netloc
+
+
+def without_profiles(paths: Sequence[str]) -> list[str]:
+    """Paths as ``run/*`` names them, without profiles beside the run's snapshots, which are read with these."""
+    return [path for path in paths if not PROFILE_NAME.fullmatch(file_name(path))] or list(paths)
 
 
 def expand(paths: Iterable[str]) -> list[str]:

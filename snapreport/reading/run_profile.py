@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Hashable
 from functools import cached_property
 from pathlib import Path
@@ -13,11 +12,10 @@ import polars as pl
 
 from snapreport.errors import SnapshotError
 from snapreport.reading.activity_trace import ActivityTrace
-from snapreport.reading.paths import is_remote
+from snapreport.reading.paths import PROFILE_NAME, is_remote
 from snapreport.reading.recorder_metadata import RecorderMetadata
 
 Result = TypeVar("Result")
-_NAME = re.compile(r"profile_rank_[\w.-]{1,200}\.json(\.gz|\.zst)?")  # as our recorder writes them
 
 
 class RunProfile:
@@ -61,7 +59,7 @@ class RunProfile:
 
 def profile_beside(path: str, recorder: RecorderMetadata | None) -> RunProfile | None:
     """The trace that the recorder names, if it is in the folder of the snapshot at ``path``."""
-    if recorder is None or not _NAME.fullmatch(recorder.profile) or path == "-" or is_remote(path):
+    if recorder is None or not PROFILE_NAME.fullmatch(recorder.profile) or path == "-" or is_remote(path):
         return None
     beside = Path(path).with_name(recorder.profile)
     return RunProfile(str(beside)) if beside.is_file() else None

@@ -16,7 +16,10 @@ from snapreport.snapshot import Snapshot
 
 Row = dict[str, Any]
 # Rules whose estimates assume nothing about types: each names a mistake in the program.
-WITHOUT_TYPES = ("accumulation", "backward-each", "second-model", "expanded-mask", "retained-graphs", "exception-holds")
+WITHOUT_TYPES = (
+    *("accumulation", "backward-each", "collected-weights", "second-model", "expanded-mask", "retained-graphs"),
+    "exception-holds",
+)
 
 
 def evidence(

@@ -45,6 +45,8 @@ CASES = [
     ("tumours", "host", "data-on-device"),
     ("samples", "no_grad", "no-grad"),
     ("served", "before", "cast-on-device"),
+    ("clients", "cpu", "collected-weights"),
+    ("forecaster", "no_grad", "no-grad"),  # its loop ends with a step that allocates nothing again
     ("flow", "checkpoint", "checkpointing"),  # each iteration calls the layer again
     ("graphs", "checkpoint", "checkpointing"),  # layers with two outputs
     ("dispatched", "half", "accumulation"),

@@ -32,6 +32,7 @@ CAUSES = {
     "categorical": "one-hot-inputs",
     "chat": "kv-cache",
     "citations": "checkpointing",
+    "clients": "collected-weights",
     "codebook": "distance-matrix accumulation",
     "copies": "autocast-copies",
     "crowded": "ChurnEvidence garbage-collection-threshold",

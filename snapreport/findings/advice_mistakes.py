@@ -7,6 +7,7 @@ from collections.abc import Callable
 from snapreport.findings.advice_context import Advice, AdviceContext
 from snapreport.findings.cast_weights import cast_on_device
 from snapreport.findings.collected_outputs import collected_outputs
+from snapreport.findings.collected_weights import collected_weights
 from snapreport.findings.exception_holds import exception_holds
 from snapreport.findings.expanded_mask import expanded_mask
 from snapreport.findings.frozen_base import frozen_base
@@ -28,4 +29,5 @@ MISTAKE_RULES: tuple[Callable[[AdviceContext], Advice | None], ...] = (
     data_on_device,
     frozen_base,
     cast_on_device,
+    collected_weights,
 )

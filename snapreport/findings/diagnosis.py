@@ -58,6 +58,7 @@ _CAUSES = {
     "full-logits": ("Logits of unused positions hold", "select the positions before the last layer"),
     "distance-matrix": ("Differences of all pairs of vectors hold", "use `torch.cdist`"),
     "distance-chunks": ("Distances of all vectors to all others hold", "compute them in chunks of rows"),
+    "collected-weights": ("Weights of copies of a model hold", "move each to the CPU or add it to a running sum"),
     "cast-on-device": ("Weights that are cast on the device hold", "move them in the smaller type"),
     "data-on-device": ("A data set on the device holds", "keep it in host memory"),
 }

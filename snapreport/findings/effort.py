@@ -14,7 +14,10 @@ from snapreport.timeline.phases import OPTIMIZER_STEP
 
 MUCH = 0.05
 """Of the peak: a change of one line that saves less does not come before others that save more."""
-WITHOUT_TYPES = ("accumulation", "backward-each", "second-model", "expanded-mask", "retained-graphs", "exception-holds")
+WITHOUT_TYPES = (
+    *("accumulation", "backward-each", "collected-weights", "second-model", "expanded-mask", "retained-graphs"),
+    "exception-holds",
+)
 """Rules whose estimates assume no number types, which are not recorded."""
 _MOST_BYTES = 0.8
 """Of a rule's bytes: a line that calls so many of them calls what the remedy changes."""

@@ -34,6 +34,6 @@ def end_of_loop(timeline: DeviceTimeline, bounds: np.ndarray) -> int:
     )
     recurs = often[key]
     births = np.flatnonzero(recurs[last:] & (action[last:] == _ALLOC))
-    end = last + int(births[-1]) if len(births) else max(0, last - 1)
+    end = last + (int(births[-1]) if len(births) else 0)
     others = np.flatnonzero(~recurs[end + 1 :])
     return end + 2 + (int(others[0]) if len(others) else len(key) - end - 1)

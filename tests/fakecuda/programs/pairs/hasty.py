@@ -64,7 +64,7 @@ def saliency() -> None:
         torch.stack([one.mean((0, 2, 3)) for one in kept]).std(0)
 
 
-@program(cpu="collected-outputs")
+@program(cpu="collected-weights")
 def clients() -> None:
     """Federated averaging: the weights of each client are kept on the device until all have trained."""
     shared = nn.Sequential(nn.Linear(1024, 2048), nn.ReLU(), nn.Linear(2048, 2048), nn.ReLU(), nn.Linear(2048, 100))

@@ -65,9 +65,9 @@ def test_kernels_of_the_layers_run_again(tmp_path: Path) -> None:
 
 def test_a_busy_device(tmp_path: Path) -> None:
     """The kernels that fill it belong to no layer; of a device that is another one, nothing counts."""
-    whole = activity("kernel", "other", 0, 14_700, tid=8, correlation=99_999, device=0)
+    whole = activity("kernel", "other", 7_900, 6_900, tid=8, correlation=99_999, device=0)
     elsewhere = activity("kernel", "kernel", 9_000, 1_000, tid=7, correlation=880, device=1)
-    found = advised(by_hand(tmp_path, whole, elsewhere, activity("cuda_runtime", "x", 1, 1, correlation=99_999)))
+    found = advised(by_hand(tmp_path, whole, elsewhere, activity("cuda_runtime", "x", 8_000, 1, correlation=99_999)))
     assert found.evidence["cost_us"] == LAYERS * IN_LAYER * KERNEL_US
     assert found.evidence["device_busy_share"] > 0.99
     assert any(line.startswith("It costs about 0.4 ms of ") and line.endswith("(estimate).") for line in found.detail)
@@ -118,3 +118,14 @@ def test_without_kernels_nothing_is_said_of_a_device(torch_cuda: FakeTorch, tmp_
     assert torch_cuda.record("-o", tmp_path / "run", "--profile", "1:4", command=command).code == 0
     [path] = (tmp_path / "run").glob("rank_*.pickle.gz")
     assert "cost_us" not in advised(snapreport.load(path)).evidence
+
+
+def test_a_host_that_runs_ahead(tmp_path: Path) -> None:
+    """Kernels that a step calls run for longer than the host takes to call them: that is how long the step takes."""
+    more = []
+    for number, (called, length) in enumerate(((100, 40_000), (7_900, 20_000)), 100_000):
+        more.append(activity("cuda_runtime", "x", called, 1, correlation=number))
+        more.append(activity("kernel", "x", 100_000 + called, length, tid=8, correlation=number, device=0))
+    found = advised(by_hand(tmp_path, *more))
+    assert found.evidence["step_us"] > 20_000 and found.evidence["device_busy_share"] == 1
+    assert found.evidence["cost_us"] == LAYERS * IN_LAYER * KERNEL_US

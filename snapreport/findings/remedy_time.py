@@ -101,10 +101,9 @@ def computed_again(context: AdviceContext, layers: Layers) -> StepCost | None:
     covered = [(cost, step) for cost, step in zip(costs, steps, strict=True) if cost]
     if not covered:
         return None
-    covered.sort(key=lambda pair: pair[1].end - pair[1].begin)
-    cost, step = covered[(len(covered) - 1) // 2]
-    busy = _busy_share(kernels, step) if is_device else None
-    return StepCost(cost // 1000, (step.end - step.begin) // 1000, busy)
+    lengths = [(max(step.end - step.begin, _busy(kernels, step)), cost, step) for cost, step in covered]
+    length, cost, step = sorted(lengths, key=lambda one: one[0])[(len(lengths) - 1) // 2]
+    return StepCost(cost // 1000, length // 1000, _busy(kernels, step) / length if is_device else None)
 
 
 def _windows(context: AdviceContext, layers: Layers) -> np.ndarray:
@@ -121,12 +120,14 @@ def _windows(context: AdviceContext, layers: Layers) -> np.ndarray:
     return events.drop_nulls().select("before", "first", "last").to_numpy()
 
 
-def _busy_share(kernels: pl.DataFrame, step: ProfiledStep) -> float:
-    """Of a step's time, in which a kernel or a copy runs; some run at the same time."""
-    within = kernels.with_columns(pl.col("begin", "end").clip(step.begin, step.end)).sort("begin")
-    begin, end = within["begin"].to_numpy(), within["end"].to_numpy()
+def _busy(kernels: pl.DataFrame, step: ProfiledStep) -> int:
+    """Nanoseconds in which a kernel or a copy runs that the step calls; some run at the same time. Longer than the step
+    where the host runs ahead of the device.
+    """
+    called = kernels.filter(pl.col("called").is_between(step.begin, step.end, closed="left")).sort("begin")
+    begin, end = called["begin"].to_numpy(), called["end"].to_numpy()
     before = np.maximum.accumulate(np.append(step.begin, end))[:-1]
-    return float(np.maximum(end - np.maximum(begin, before), 0).sum() / (step.end - step.begin))
+    return int(np.maximum(end - np.maximum(begin, before), 0).sum())
 
 
 def _kernels(intervals: pl.DataFrame, device: int) -> pl.DataFrame:

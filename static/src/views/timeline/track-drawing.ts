@@ -55,13 +55,20 @@ export function drawRow(ctx: CanvasRenderingContext2D, row: Row): void {
     if (width < NAME_FROM) continue
     // The bands are light on both themes: dark text reads on either.
     ctx.fillStyle = dark ? css(inks.panel) : css(inks.ink)
-    ctx.fillText(fitted(ctx, textOf(track, piece), width - 8), x + 4, middle)
+    const text = textOf(track, piece)
+    const shown = fitted(ctx, text, width - 8)
+    // A number that is cut off reads as another one.
+    if (shown === text || !isMerged(track, piece)) ctx.fillText(shown, x + 4, middle)
   }
 }
 
-function textOf(track: Track, { from, to }: Piece): string {
-  const count = countOf(track, from, to)
-  return from === to && count === 1 ? nameOf(track, from) : `${formatCount(count)} ${WHAT[track.kind]}`
+function isMerged(track: Track, { from, to }: Piece): boolean {
+  return from !== to || countOf(track, from, to) > 1
+}
+
+function textOf(track: Track, piece: Piece): string {
+  const { from, to } = piece
+  return isMerged(track, piece) ? `${formatCount(countOf(track, from, to))} ${WHAT[track.kind]}` : nameOf(track, from)
 }
 
 /** A rectangle; with teeth where an end of the span is not recorded. */

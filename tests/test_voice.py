@@ -21,9 +21,11 @@ from snapreport.snapshot import Snapshot
 
 BANNED = re.compile(
     r"\b(told|tells?|asked|asks|holes?|wholly|given back|kept|held|lay in|lies in|stood|stands|pieces?)\b"
-    r"|\d %|the greatest|no frames|without frames",
+    r"|\d %|the greatest|no frames|without frames|up to its end|adds up theirs|all that is in use|to the byte",
     re.IGNORECASE,
 )
+ARTICLE = re.compile(r"\ba (8[\d.,]*|1[18](\.\d+)?) ")
+"""Before a number that begins with a vowel: "a 8.13 MiB workspace"."""
 # A sentence up to this length is easy to follow; a list of names may make it longer.
 LONGEST = 45
 
@@ -56,6 +58,7 @@ def check(snapshot: Snapshot) -> None:
     for line in (*lines, text, *ticket_markdown(snapshot).split("\n")):
         found = BANNED.search(prose(line))
         assert not found, f"{found[0]!r} in {line[max(0, line.find(found[0]) - 90) :][:180]!r}"
+        assert not ARTICLE.search(line), line
     for line in lines:
         for sentence in re.split(r"(?<=[.:;]) ", line):
             assert len(prose(sentence).split()) <= LONGEST, sentence

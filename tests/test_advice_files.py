@@ -18,7 +18,7 @@ GIB = 1 << 30
 TRAINING = {"checkpointing", "accumulation", "chunked-loss", "optimizer-state", "offload", "keep-gradients"}
 SPECIAL = {
     "no-grad", "foreach-optimizer", "fused-attention", "sdpa-math-kernel", "autocast-copies", "device-imbalance",
-    "second-model", "previous-outputs", "retained-graphs", "loaded-checkpoint",
+    "second-model", "previous-outputs", "retained-graphs", "loaded-checkpoint", "cast-on-device", "collected-weights",
 }  # fmt: skip
 
 

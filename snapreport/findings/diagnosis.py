@@ -102,7 +102,7 @@ def _best(here: Sequence[Finding], peak: Finding | None) -> list[Statement]:
     """The best remedy that was replayed, or the worst problem; empty where there is neither."""
     ranked: list[tuple[int, int, list[Statement]]] = []
     for finding in here:
-        size, setting = finding.bytes, _setting_for(finding, here)
+        size, setting = _least_bytes(finding), _setting_for(finding, here)
         if finding.kind == "leak" and finding.severity == "warning":
             remedy = Statement(finding.detail[-1], finding)
             ranked.append((0, size, [Statement(sentence("{}.", finding.title), finding), remedy]))
@@ -125,6 +125,14 @@ def _best(here: Sequence[Finding], peak: Finding | None) -> list[Statement]:
         elif peak and _is_replayed(finding) and _is_much(finding, peak, _LEAST_SAVING):
             ranked.append((4, size, [Statement(_remedy(finding, here), finding)]))
     return min(ranked, key=lambda each: (each[0], -each[1]), default=(0, 0, list[Statement]()))[2]
+
+
+def _least_bytes(finding: Finding) -> int:
+    """What a finding is about; of an estimate with a range, the bytes that are saved at least."""
+    saving = finding.evidence.get("saving") if finding.kind == "advice" else None
+    if not saving or "high_bytes" not in saving:
+        return finding.bytes
+    return finding.bytes + int(saving["peak_bytes"]) - int(saving["high_bytes"])
 
 
 def _is_replayed(finding: Finding) -> bool:

@@ -262,6 +262,6 @@ def _check_snapshots(
 
         kept = entries(history)
         for snapshot in snapshots:
-            path = snapshot.recording.path
-            checks += check_history(kept, digest_of(snapshot, path), path)
+            name = snapshot.recording.name
+            checks += check_history(kept, digest_of(snapshot, name), name)
     return checks

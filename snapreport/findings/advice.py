@@ -25,6 +25,7 @@ from snapreport.findings.advice_optimizer import OPTIMIZER_RULES
 from snapreport.findings.basis import basis_of
 from snapreport.findings.effort import place_of, priority_of
 from snapreport.findings.model import FindingKind
+from snapreport.findings.remedy_place import remedy_place
 from snapreport.findings.saving import CLOSE_TO_PEAK, Saving, SavingRow, live_mask, replay, together, whole_parts
 from snapreport.sentence import bytes_change, bytes_part, event_part, sentence
 from snapreport.snapshot import Snapshot
@@ -240,7 +241,8 @@ def _second_remedy(
         return None
     timeline, rules = context.timeline, [advice.rule for advice, _ in given]
     pairs: list[Combined] = []
-    for advice in _advised(context.at(one.peak_event), RULES):
+    there = context.at(one.peak_event)
+    for advice in _advised(there, RULES):
         mask = advice.mask
         if mask is None or advice.rule in rules or advice.spares_peak:
             continue
@@ -251,7 +253,9 @@ def _second_remedy(
         saving = _replayed(context, advice)
         if saving is None:
             continue
-        how = sentence("The remedy at that event is “{}”; with both", advice.do)
+        where = place_of(there, advice).where
+        place = sentence(" (see {})", remedy_place(where)) if where else ""
+        how = sentence("The remedy at that event is “{}”{place}; with both", advice.do, place=place)
         if found := _combined(context, (first, one), (advice, saving), how):
             pairs.append(found)
     best = min(pairs, key=lambda found: found.row["peak_bytes"], default=None)

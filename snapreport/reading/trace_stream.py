@@ -151,7 +151,9 @@ class DivertedPickle:
         if max(memo, default=-1) >= len(memo):
             raise Unusual("a memo with gaps")  # MEMOIZE would fill a place twice
         parser.memo = len(memo)
-        parser.objects.update({i: value for i, value in memo.items() if type(value) is str or is_pool(value)})
+        # Most are dicts of blocks, a million of them in a large snapshot: types first, then a call for each tuple.
+        kept = [(i, value) for i, value in memo.items() if type(value) is str or type(value) is tuple]
+        parser.objects.update((i, value) for i, value in kept if type(value) is str or is_pool(value))
         return True
 
     def _entries(self, parser: TraceParser, bodies: Iterator[bytes]) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""The newcomer's page: each of its lines runs, in an empty folder and in its order, without a GPU."""
+"""The newcomer's page: each of its blocks runs, in an empty folder and in its order, without a GPU."""
 
 from __future__ import annotations
 

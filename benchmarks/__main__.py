@@ -34,6 +34,9 @@ modules
         whether memory_stats are those without recording; names of programs may be given
 layers  the same programs: share of the bytes of forward passes that get the number of a layer from stack traces, and
         how much of it is in that layer by the recorded names; names of programs may be given
+operators
+        programs recorded with a profile over the driver of tests/fakecuda: share of bytes whose operator is read from
+        their stack traces, and how much of it ran then by the profile; names of programs may be given
 fit     thirty programs at five values of a number, recorded over the driver of tests/fakecuda:
         peaks foretold from one, two or three of them against the runs, and the largest value on three cards; and
         programs with two remedies; recordings stay in the folder of --keep and are used again; then the time of a
@@ -81,6 +84,7 @@ from benchmarks import (
     layers,
     leaks,
     modules,
+    operators,
     peers,
     recording,
     remedies,
@@ -289,6 +293,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "recording": of_rows(lambda _: recording.measure(), recording.table),
     "modules": lambda run: {"rows": modules.run_all(run.names)},
     "layers": lambda run: {"rows": layers.run_all(run.names)},
+    "operators": lambda run: {"rows": operators.run_all(run.keep, run.names)},
     "remedies": of_remedies,
     "remedy-times": lambda run: {"rows": remedy_times.run_all(run.keep, run.names)},
     "categories": of_categories,

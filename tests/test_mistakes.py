@@ -100,6 +100,18 @@ def test_iterations_of_one_pass_are_not_several_passes(torch: fake_torch.FakeTor
 
 
 @pytest.mark.parametrize("torch", fake_torch.parameters())
+def test_iterations_of_a_pass_that_fails_are_no_leak(torch: fake_torch.FakeTorch, folder: Path) -> None:
+    """What an encoder left before them shows that a backward pass would follow; gates do not free what they read."""
+    out = folder / f"{torch.version} flow fails.pickle"
+    assert torch.run(PROGRAMS / "remedy_pairs.py", out, "flow", FAKE_GPU_GIB=1.1).code == 3
+    found = findings(snapreport.load(out))
+    given = advice(snapreport.load(out))
+    assert "leak" not in {finding.kind for finding in found} and "fused-attention" not in given
+    measured = recorded(torch, folder, "flow", "checkpoint").timeline(0).peak_bytes
+    assert 0.5 * measured < given["checkpointing"].evidence["saving"]["peak_bytes"] <= measured
+
+
+@pytest.mark.parametrize("torch", fake_torch.parameters())
 def test_masks_of_a_router_make_half_a_batch_an_estimate(torch: fake_torch.FakeTorch, folder: Path) -> None:
     given = advice(recorded(torch, folder, "dispatched", ""))["accumulation"]
     saving, measured = given.evidence["saving"], recorded(torch, folder, "dispatched", "half").timeline(0).peak_bytes

@@ -165,7 +165,7 @@ def _by_shape(
     saved = context.trains or context.timeline.activity.kind == GRAPH_DROPPED
     candidate &= saved | (context.freed[births[first]] <= ends[:-1]) & (context.freed[births[second]] <= ends[1:])
     # A softmax saves its result and not the product, as a gate saves what it concatenates.
-    candidate &= ~saved_for_backward(context)[births[first]]
+    candidate &= ~_is_saved(context, births[first])
     inside = _members(context)
     known: dict[tuple[int, int, int], bool] = {}
     for place in np.flatnonzero(candidate).tolist():
@@ -176,6 +176,18 @@ def _by_shape(
         if known[key]:
             found[births[last]] = True
     return found
+
+
+def _is_saved(context: AdviceContext, rows: np.ndarray) -> np.ndarray:
+    """Bool per row: a backward pass needs it, or it is alive when memory runs out although its line ran again."""
+    saved: np.ndarray = saved_for_backward(context)[rows]
+    ooms = context.timeline.oom_events
+    if not ooms or not context.is_cut_off:
+        return saved
+    last = np.full(int(context.stack.max()) + 1, -1, np.int64)
+    np.maximum.at(last, context.stack, context.born)
+    ran_again = last[context.stack[rows]] > context.born[rows]
+    return np.asarray(saved | (context.alive_at(ooms[-1])[rows] & ran_again))
 
 
 def _is_near(context: AdviceContext, births: np.ndarray, centres: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ import polars as pl
 
 from snapreport.findings.loop_end import end_of_loop
 from snapreport.findings.loop_lines import loop_anchors, outside_modules
-from snapreport.integers import stable_order
+from snapreport.integers import is_among, stable_order
 from snapreport.timeline.activity import UNKNOWN
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.phases import FORWARD, stack_phases
@@ -37,6 +37,8 @@ _MIN_LOOP_SHARE = 0.6
 
 _MIN_WORK = 3
 """Stacks that allocate in an iteration at least: a loop that loads weights allocates with one or two."""
+_MIN_LEFT = 1 << 20
+"""Bytes of an encoder's graph, beside buffers that modules make once."""
 
 
 @dataclass(frozen=True)
@@ -122,17 +124,20 @@ def _iterations(timeline: DeviceTimeline) -> Repetitions | None:
 
 
 def _is_layer(timeline: DeviceTimeline, bounds: np.ndarray) -> bool:
-    """Whether the iterations are layers of one forward pass that memory ran out in: none runs half of the model's
-    parameters, as far as their number tells.
+    """Whether the iterations are of one forward pass that memory ran out in: none runs half of the model's parameters,
+    as far as their number tells, or modules that ran once, before all of them, left what a backward pass would need.
     """
     if timeline.activity.kind != UNKNOWN or not timeline.oom_events:
         return False
     table = timeline.allocations
     parameters = int((table["category"].cast(pl.String) == "parameter").sum())
-    forward = (stack_phases(timeline.recording).innermost == FORWARD)[table["stack"].to_numpy()]
-    born = table["alloc_event"].to_numpy()[forward].astype(np.int64)
-    made = np.histogram(born + 1, bounds)[0]
-    return 2 * float(np.median(made)) <= parameters
+    stack, born, freed = (table[name].to_numpy().astype(np.int64) for name in ("stack", "alloc_event", "free_event"))
+    forward = (stack_phases(timeline.recording).innermost == FORWARD)[stack] & (born >= 0)
+    made = np.histogram(born[forward] + 1, bounds)[0]
+    before = forward & (born + 1 < bounds[0]) & ((freed < 0) | (freed > timeline.oom_events[-1]))
+    before &= ~is_among(stack, np.unique(stack[born + 1 >= bounds[0]]))
+    left = int(table["size"].to_numpy()[before].sum())
+    return 2 * float(np.median(made)) <= parameters or left >= _MIN_LEFT
 
 
 def _stacks_of_iteration(timeline: DeviceTimeline, bounds: np.ndarray) -> float:

@@ -27,8 +27,6 @@ FAMILIES = {
     "pooling": ("max_pool", "avg_pool", "adaptive"),
     "normalization": ("layer_norm", "group_norm", "rms_norm"),
 }  # fmt: skip
-MOST_OPEN = 400
-"""Operators before an allocation that may enclose it."""
 
 
 def run_all(folder: Path, names: Sequence[str]) -> list[dict[str, Any]]:
@@ -77,7 +75,7 @@ def measure(run: Path) -> dict[str, int] | None:
         name = said[stack].strip("_")
         if name and ".py" not in name:
             last = int(np.searchsorted(begin, times[event] + 1000, "right"))
-            running = [short[at] for at in range(max(0, last - MOST_OPEN), last) if end[at] >= times[event]]
+            running = [short[at] for at in np.flatnonzero(end[:last] >= times[event])]
             counts["said"] += size
             counts["right"] += size * any(_names(name, one) for one in running)
     return counts

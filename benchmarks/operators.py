@@ -24,6 +24,7 @@ FAMILIES = {
         "linear", "contiguous", "scaled_dot_product_attention", "softmax", "baddbmm", "bmm", "reshape", "transpose",
     ),
     "activation": ("gelu", "relu", "silu", "clamp_min", "tanh", "sigmoid", "softmax"),
+    "rnn": ("gru", "lstm"),
     "pooling": ("max_pool", "avg_pool", "adaptive"),
     "normalization": ("layer_norm", "group_norm", "rms_norm"),
 }  # fmt: skip

@@ -160,7 +160,8 @@ def replayed(path: Path) -> dict[int, oracle.Device]:
     name_oracle.learn(devices)
     snapshot = loaded(path)
     for number, device in devices.items():
-        own = snapshot.allocations(number)["category"].to_list()
-        for allocation, category in zip(device.allocations, own, strict=True):
+        own = snapshot.allocations(number).select("category", "module", "module_source").iter_rows()
+        for allocation, (category, module, source) in zip(device.allocations, own, strict=True):
             allocation.category = category
+            allocation.module = module if source == "recorded" and module else ""
     return devices

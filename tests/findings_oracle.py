@@ -10,7 +10,7 @@ from typing import Any
 
 import oracle
 import saving_oracle
-from held_oracle import Row, by_category, by_stack, function, live_at, module_path, place, rows
+from held_oracle import Row, by_category, by_stack, function, live_at, module_of, place, rows
 from room_oracle import TAKES
 
 MIB = 1 << 20
@@ -33,7 +33,8 @@ def peak(device: oracle.Device) -> Row:
     low = [i - 1 for i in range(event + 1) if device.allocated[i] <= 0.75 * most]
     start = low[-1] if low else -1
     added = [a for a in live if a.alloc_event > start]
-    modules = [a for a in live if module_path(a.stack)]
+    module = module_of(live)
+    modules = [a for a in live if module(a)]
     return {
         "bytes": most,
         "peak_bytes": most,
@@ -49,7 +50,7 @@ def peak(device: oracle.Device) -> Row:
         ],
         "functions": rows(live, "function", lambda a: function(a.stack)),
         "places": rows(live, "place", lambda a: place(a.stack)),
-        "modules": rows(modules, "module", lambda a: module_path(a.stack)),
+        "modules": rows(modules, "module", module),
         "module_bytes": sum(a.size for a in modules),
         "last_stretch": {
             "from_event": start,

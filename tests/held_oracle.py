@@ -9,7 +9,7 @@ is tested in test_noise.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -63,6 +63,16 @@ def module_path(stack: oracle.Frames) -> str:
         if frame[2] == "forward" and slashed(caller[0]).endswith("torch/nn/modules/module.py") and caller[2] in CALLS:
             path.append(f"{slashed(frame[0]).split('/')[-1]}:{frame[1]}")
     return " › ".join(reversed(path))
+
+
+def has_modules(live: Iterable[oracle.Allocation]) -> bool:
+    """Whether the recorder noted the modules of activations, not only those of parameters."""
+    return any(a.module and a.category == "activation" for a in live)
+
+
+def module_of(live: Iterable[oracle.Allocation]) -> Callable[[oracle.Allocation], str]:
+    """The name of an allocation's module: the recorder's, or the module path."""
+    return (lambda a: a.module) if has_modules(live) else (lambda a: module_path(a.stack))
 
 
 def sums(allocations: Iterable[oracle.Allocation], key: Any) -> dict[Hashable, Row]:

@@ -35,6 +35,7 @@ class Allocation:
     own_category: str | None = None
     # The product's, filled in by the corpus for oracles that build on it.
     category: str = "unknown"
+    module: str = ""
     compile_context: str | None = None
     user_metadata: str | None = None
 

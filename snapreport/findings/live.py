@@ -171,11 +171,23 @@ def by_place(live: pl.DataFrame, names: Names, most: int = MOST) -> list[PlaceRo
 
 
 def by_module(live: pl.DataFrame, names: Names) -> pl.DataFrame:
-    """``module``, ``bytes``, ``count``: module paths, "" where none is seen, most bytes first."""
+    """``module``, ``bytes``, ``count``: recorded modules, or else the lines of their forward; "" for none, most bytes
+    first.
+    """
+    if has_recorded_modules(live):
+        is_recorded = pl.col("module_source") == "recorded"
+        own = live.with_columns(module=pl.when(is_recorded).then(pl.col("module").cast(pl.String)).fill_null(""))
+        return by(own, "module")
     stacks = by(live, "stack")
     return _sums(
         stacks.with_columns(module=pl.Series(names.modules.of(stacks["stack"].to_list()), dtype=pl.String)), "module"
     )
+
+
+def has_recorded_modules(live: pl.DataFrame) -> bool:
+    """Whether the recorder noted which modules allocate, not only what their parameters are."""
+    is_noted = (pl.col("module_source") == "recorded") & (pl.col("category").cast(pl.String) == "activation")
+    return bool(live.select(is_noted.any()).item())
 
 
 def _sums(rows: pl.DataFrame, key: str) -> pl.DataFrame:

@@ -4,7 +4,7 @@ stacks.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
@@ -25,6 +25,7 @@ from snapreport.findings.live import (
     by_place,
     by_stack,
     category_text,
+    has_recorded_modules,
     live_at,
     main_parts,
     names_of,
@@ -91,6 +92,7 @@ class PeakEvidence(Evidence):
     functions: list[FunctionRow]
     places: list[PlaceRow]
     modules: list[ModuleRow]
+    modules_source: Literal["recorded", "inferred"]
     module_bytes: int
     last_stretch: LastStretch
 
@@ -125,6 +127,7 @@ def peak_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding]
         functions=by_function(live, names),
         places=by_place(live, names),
         modules=[ModuleRow(**row) for row in in_modules.head(MOST).rows(named=True)],
+        modules_source="recorded" if has_recorded_modules(live) else "inferred",
         module_bytes=int(in_modules["bytes"].sum()),
         last_stretch=stretch,
     )

@@ -35,13 +35,19 @@ def breakdowns(peak: Finding) -> list[Breakdown]:
     """The breakdowns of a peak's finding, except those that :func:`breakdown_text` states in words."""
     e, whole = peak.evidence, peak.bytes
     within = e["module_bytes"]
+    by_module = "By module, {} of it" if has_names(peak) else "By module path, {} of it"
     parts = (
         ("By category", "category", e["categories"], whole),
         ("By line", "place", e["places"], whole),
-        (sentence("By module path, {} of it", share_text(within, whole)), "module", e["modules"], within),
+        (sentence(by_module, share_text(within, whole)), "module", e["modules"], within),
     )
     shown = [part for part in parts if part[2] and not _alone(part[2], whole) and part[3] >= MIN_SHARE * whole]
     return [Breakdown(key, title, _rows(rows, key, total, whole)) for title, key, rows, total in shown]
+
+
+def has_names(peak: Finding) -> bool:
+    """Whether modules have the names that the recorder noted."""
+    return bool(peak.evidence["modules_source"] == "recorded")
 
 
 def breakdown_text(peak: Finding) -> str:

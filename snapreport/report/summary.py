@@ -19,7 +19,7 @@ from snapreport.findings.run import findings
 from snapreport.number_format import bytes_text, count_text, device_name
 from snapreport.reading.recording import Recording
 from snapreport.report.about_recording import assurances, doubts
-from snapreport.report.attribution import NO_NAMES, Breakdown, breakdown_text, breakdowns
+from snapreport.report.attribution import NO_NAMES, Breakdown, breakdown_text, breakdowns, has_names
 from snapreport.report.finding_cards import FindingCard, finding_cards, link_of
 from snapreport.report.page_remedies import PageGrowth, PageRemedy, page_growth, page_remedies
 from snapreport.report.preview_svg import preview_svg
@@ -93,7 +93,7 @@ class Summary:
     notes: list[str] = field(default_factory=list)
     recorder: list[Fact] = field(default_factory=list)
     time: list[TimeTable] = field(default_factory=list)
-    module_note: str = NO_NAMES
+    module_note: str = ""
     job: object | None = None
     job_link: str = ""
     refresh_seconds: int = 0
@@ -128,6 +128,8 @@ def summarise(snapshots: Sequence[Snapshot], title: str, links: SourceLinks = RE
             file_name = [Fact("Snapshot", recording.name)] if len(snapshots) > 1 else []
             summary.recorder += [*file_name, *recorder_facts(recording.recorder)]
         found = findings(snapshot)
+        if not all(has_names(one) for one in found if one.kind == "peak"):
+            summary.module_note = NO_NAMES
         addresses = links.of(recording)
         # The page numbers devices and stacks through all files.
         index = {device: first + place for place, device in enumerate(snapshot.devices)}

@@ -13,7 +13,7 @@ from snapreport.findings.remedy_place import remedy_sentence
 from snapreport.findings.run import findings
 from snapreport.number_format import bytes_text, count_text, device_name, plural
 from snapreport.report.about_recording import assurances, doubts
-from snapreport.report.attribution import NO_NAMES, breakdown_text, breakdowns
+from snapreport.report.attribution import NO_NAMES, breakdown_text, breakdowns, has_names
 from snapreport.report.finding_cards import rank
 from snapreport.report.markdown import code_cell, escape, place, prose
 from snapreport.report.module_lines import module_cells, modules_title
@@ -105,12 +105,13 @@ def _finding_lines(found: list[Finding], links: Mapping[str, str]) -> list[str]:
 def _peak_lines(peak: Finding, links: Mapping[str, str]) -> list[str]:
     """The composition of the peak, a line per breakdown."""
     breakdown, lines = breakdown_text(peak), []
+    note = "" if has_names(peak) else f" {escape(NO_NAMES)}"
     for part in breakdowns(peak):
         names = [escape(what) if part.key == "category" else place(what, links) for _, _, what in part.rows]
         shown = list(zip(part.rows, names, strict=True))[:_PARTS]
         largest = ", ".join(f"{size} ({share}) {name}" for (size, share, _), name in shown)
         more = ", …" if len(part.rows) > _PARTS else "."
-        lines.append(f"- {part.title}: {largest}{more}{f' {escape(NO_NAMES)}' if part.key == 'module' else ''}")
+        lines.append(f"- {part.title}: {largest}{more}{note if part.key == 'module' else ''}")
     lines += [f"- {prose(breakdown, links)}"] if breakdown else []
     return ["At the peak:", "", *lines, ""] if lines else []
 

@@ -117,3 +117,12 @@ def test_history_is_any_allocation_or_free_recorded(telling_path: Path) -> None:
     snapshot = corpus.loaded(telling_path)
     for number, device in corpus.replayed(telling_path).items():
         assert has_history(snapshot.timeline(number)) == any(a.origin != "ghost" for a in device.allocations)
+
+
+def test_one_event_measures_no_peak() -> None:
+    """What came before and after it is not recorded."""
+    block = {"address": 1 << 40, "size": 2 << 20, "state": "active_allocated", "frames": []}
+    segment = {"address": 1 << 40, "total_size": 2 << 20, "allocated_size": 2 << 20, "stream": 0, "blocks": [block]}
+    event = {"action": "alloc", "addr": 1 << 40, "size": 2 << 20, "stream": 0, "time_us": 5, "frames": []}
+    (peak,) = peaks(load({"segments": [segment], "device_traces": [[event]]}, 4)).values()
+    assert peak.confidence == "inferred" and "at least 2.00 MiB" in peak.title

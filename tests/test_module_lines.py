@@ -58,7 +58,7 @@ def test_rows_that_hold_little_are_left_out_and_the_rest_is_said() -> None:
     assert head == ["", "peak", "share", "parameter"]
     assert [row[0] for row in cells] == [
         "net  Net", "  layers  ModuleList", "    0–1 × 2  Block", "      up × 2  Linear", "    2  Block",
-        "      up  Linear", "outside modules",
+        "      up  Linear", "without a module",
     ]  # fmt: skip
     assert cells[2][1:] == ["60.0 MiB", "50%", "20.0 MiB"]
     assert cells[-1][1:3] == ["20.0 MiB", "17%"]
@@ -73,7 +73,7 @@ def test_a_model_beside_its_modules() -> None:
 def test_text_and_markdown_of_a_recording_with_modules() -> None:
     text = CliRunner().invoke(main, ["stats", str(RECORDING)], catch_exceptions=False).output
     tree = text.partition("Modules at the peak of cuda:0\n")[2].partition("\n\n")[0]
-    assert "0–3 × 4  Block" in tree and "qkv × 4  Linear" in tree and "outside modules" in tree
+    assert "0–3 × 4  Block" in tree and "qkv × 4  Linear" in tree and "without a module" in tree
     markdown = CliRunner().invoke(main, ["stats", "--markdown", str(RECORDING)], catch_exceptions=False).output
     assert "| `embedding Embedding` | 12.2 MiB | 9.8% |" in markdown
 

@@ -90,7 +90,7 @@ def module_cells(modules: list[ModuleMemory], peak: int) -> list[list[str]]:
         for row in shown
     ]
     if outside >= max(least, 1):
-        cells.append(["outside modules", *_numbers(outside, peak), *("" for _ in keys)])
+        cells.append(["without a module", *_numbers(outside, peak), *("" for _ in keys)])
     head = ["", "peak", "share", *(key.removesuffix("_bytes").replace("_", " ") for key in keys)]
     return [head, *cells]
 

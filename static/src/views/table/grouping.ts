@@ -101,7 +101,7 @@ export function groupsOf(
     case 'category':
       return named(data.category, info.categories, (name) => `category:${quoted(name)}`, 'no category')
     case 'module':
-      return named(data.module, info.modules, (name) => (name ? `module:"${name}"` : '-module:*'), 'outside modules')
+      return named(data.module, info.modules, (name) => (name ? `module:"${name}"` : '-module:*'), 'without a module')
     case 'stream':
       return named(data.stream, info.streams, (name) => (/^-?\d+$/.test(name) ? `stream:${name}` : null), 'no stream')
     case 'pool':

@@ -121,7 +121,7 @@ export class XrayView implements View {
       this.note,
       model.lines.length === 0
         ? 'No modules were recorded.'
-        : `${formatBytes(model.whole)} at ${moment}, ${formatBytes(model.outside)} of it outside modules. ${capital(origin)}; a click searches for what one and those below it allocate.`,
+        : `${formatBytes(model.whole)} at ${moment}, ${formatBytes(model.outside)} of it without a module. ${capital(origin)}; a click searches for what one and those below it allocate.`,
     )
     const columns = fitting(model.columns, this.element.clientWidth - 16)
     const key = [model, columns.length, state.query, this.element.clientWidth, this.element.clientHeight]

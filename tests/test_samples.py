@@ -58,3 +58,11 @@ def test_samples_name_no_machine(name: str) -> None:
 def test_a_sample_is_no_report(tmp_path: Path) -> None:
     run = in_process("sample", "logits", "-o", tmp_path / "logits.html")
     assert run.code == 2 and "snapreport logits.pickle -o" in run.err and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", sorted(set(SAMPLES) - {"job"}))
+def test_a_request_that_failed_does_not_contradict_the_record(name: str) -> None:
+    """Advice at a failure counts the request that failed, which was never reserved."""
+    snapshot = snapreport.load(recordings(name)[0])
+    said = [line for finding in findings(snapshot) for line in finding.basis]
+    assert said and not any("impossible" in line for line in said)

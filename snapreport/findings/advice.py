@@ -160,7 +160,7 @@ def _finding(
         bytes=saving.saves_bytes if saving else 0,
         event=timeline.peak_event,
         evidence=evidence,
-        basis=basis_of(timeline),
+        basis=basis_of(context.recorded),
         confidence=advice.confidence,
         link=advice.link or Link(view="flame", at=timeline.peak_event, query=saving.query if saving else ""),
     )

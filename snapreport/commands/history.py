@@ -107,8 +107,9 @@ def add(
 
 
 def _digest(snap: str, redaction: Redaction | None, is_named: bool) -> tuple[bytes, str]:
-    """The digest of a file that is a snapshot or one itself, and the commit that was recorded, "" for none. is_named:
-    the commit is known; otherwise a program that has changed since its commit raises an error.
+    """The digest of a snapshot, or the digest that the file is; and the commit that was recorded, "" for none.
+
+    is_named: whether the commit is given. If not, a recording of uncommitted changes raises an error.
     """
     from snapreport.jobs.digest import digest_bytes, read_digest
     from snapreport.jobs.digest_format import is_digest

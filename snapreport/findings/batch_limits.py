@@ -18,7 +18,7 @@ _PAIRS = r"(?i)contrastive|info_?nce|nt_?xent|clip_?loss|siglip|in_?batch_?neg"
 _LINEAR = r"torch/nn/modules/linear\.py forward$"
 _MIN_BYTES = 1 << 16
 _SOME_GRADIENTS = 0.05
-"""Of those of the pass that makes most: another of two models in turn makes as many."""
+"""Of the gradient bytes of the backward pass that makes most: one that makes no more than this is not counted."""
 
 
 def is_batch_fixed(context: AdviceContext) -> bool:

@@ -14,7 +14,9 @@ _MIN_TENSORS = 4
 
 
 def cast_on_device(context: AdviceContext) -> Advice | None:
-    """Weights that ``Module.to`` or ``half()`` frees directly after it has made another of half their bytes."""
+    """Weights that ``Module.to`` or ``half()`` replaces on the device: each is freed right after a copy of half its
+    bytes is made.
+    """
     applied = context.frames(_APPLY)
     made = np.flatnonzero(applied[context.stack] & (context.born >= 0))
     halves = pl.DataFrame({"at": context.born[made] + 1, "size": 2 * context.size[made]})

@@ -74,7 +74,7 @@ def computed_again(context: AdviceContext, layers: Layers) -> StepCost | None:
     begin, end = (operators[name].to_numpy() for name in ("begin", "end"))
 
     def around(since: int, until: int) -> tuple[int, int]:
-        """The operators that allocate first and last, and all between."""
+        """Begin of the first and end of the last operator that runs between two moments, in ns."""
         runs = (begin <= until) & (end >= since)
         return int(begin[runs].min(initial=since)), int(end[runs].max(initial=until))
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import corpus
 import pytest
 import recorded
 
 import snapreport
+from snapreport.findings.run import findings
 from snapreport.report.build import write_report
 from snapreport.report.summary import summarise
 from snapreport.report.verdict import parts_text
@@ -43,3 +45,17 @@ def test_chips_are_in_the_document(tmp_path_factory: pytest.TempPathFactory) -> 
     chips = re.findall(r'<li class="chip (\w+)" data-device="0" data-query="([^"]*)"', header)
     assert [severity for severity, _ in chips] == [chip.severity for chip in summarise([snapshot], "").chips]
     assert "<b>Error</b>" in header and 'href="#view=timeline&amp;device=0' in header
+
+
+@pytest.mark.parametrize("name", ["masks", "masked_model", "adam"])
+def test_an_estimate_is_called_so_wherever_it_is_offered(name: str, tmp_path: Path) -> None:
+    snapshot = corpus.loaded(Path(__file__).parent / "recordings" / "witnesses" / f"{name}.pickle.xz")
+    write_report([snapshot], tmp_path / "report.html")
+    header = (tmp_path / "report.html").read_text(encoding="utf-8").partition("</header>")[0]
+    advice = {f.evidence["rule"]: f.confidence == "estimate" for f in findings(snapshot) if f.kind == "advice"}
+    assert set(advice.values()) == {True, False}
+    offered = re.findall(r'<li data-device="0" data-rule="([^"]+)".*?>(.*)</li>', header)
+    assert offered
+    assert {rule: "<small>· estimate" in text for rule, text in offered} == {rule: advice[rule] for rule, _ in offered}
+    chips = re.findall(r'<li class="chip.*data-rule="([^"]+)".* data-remedy>(.*)</li>', header)
+    assert [(rule, text.count("estimate")) for rule, text in chips] == [(rule, int(advice[rule])) for rule, _ in chips]

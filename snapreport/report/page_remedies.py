@@ -16,7 +16,7 @@ from snapreport.forecast.remedies import PROPORTIONAL
 from snapreport.forecast.size_laws import LINEAR, UNKNOWN
 from snapreport.report.finding_cards import page_query
 from snapreport.report.sentence_html import Links
-from snapreport.report.verdict import rule_of
+from snapreport.report.verdict import effort_text, rule_of
 from snapreport.sentence import sentence
 from snapreport.snapshot import Snapshot
 
@@ -24,9 +24,9 @@ from snapreport.snapshot import Snapshot
 @dataclass(frozen=True)
 class PageRemedy:
     """A remedy whose saving was replayed. ``device``: the page's; ``rule``: names it in addresses; ``title``: a
-    sentence; ``effort``: "" for a leak; ``query``, ``fraction``: what goes, as in a saving. ``failed_events``: those of
-    ``counted_events`` whose requests change; these count as allocated where they failed. ``is_proportional``: it makes
-    every tensor smaller, so that other remedies come on top.
+    sentence; ``effort``: see :func:`effort_text`; ``query``, ``fraction``: what goes, as in a saving.
+    ``failed_events``: those of ``counted_events`` whose requests change; these count as allocated where they failed.
+    ``is_proportional``: it makes every tensor smaller, so that other remedies come on top.
     """
 
     device: int
@@ -57,7 +57,7 @@ def page_remedies(
                 index[finding.device],
                 rule,
                 sentence("Fix the leak: {}", finding.title.removeprefix("Leak: ")) if is_leak else finding.title,
-                str(finding.evidence.get("effort", "")),
+                effort_text(finding),
                 page_query(saving["query"], stack_base),
                 saving["fraction"],
                 saving["failed_events"],

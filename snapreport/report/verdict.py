@@ -24,7 +24,7 @@ class Chip:
     """One finding. ``word``: its severity; ``cause``: a sentence without its period; ``place``: the line of the
     program, "" if the cause names it or none is known; ``remedy``: the best one for a problem, "" if there is none;
     ``link``: the page's hash that pins it; ``query``, ``device``: its allocations, on the page's device;
-    ``is_advice``: whether it is a remedy; ``effort``: of a remedy; ``told``: the sentences of
+    ``is_advice``: whether it is a remedy; ``effort``: of a remedy (:func:`effort_text`); ``told``: the sentences of
     the headline that it repeats; ``links``: of its sentences; ``rule``: of the remedy it names, as in
     ``page_remedies``, "" for none; ``kind``: of the finding.
     """
@@ -96,6 +96,7 @@ def _lead(
         cause=cause,
         place="" if chip.place and parts_text(chip.place) in parts_text(cause) else chip.place,
         remedy=joined(text for text in advised if text) or chip.remedy,
+        effort=chip.effort.removeprefix("estimate · "),  # its sentences say it
         told=texts,
         rule=next((rule_of(f, stack_base) for _, f in statements[causes:] if f.kind == "advice"), chip.rule),
     )
@@ -126,7 +127,7 @@ def _chip(finding: Finding, found: Sequence[Finding], device: int, stack_base: i
         query,
         device,
         is_advice,
-        str(finding.evidence.get("effort") or "") if is_advice else "",
+        effort_text(finding) if is_advice else "",
         [sentence("{}.", finding.title), *finding.detail[:1]],
         links,
         next((rule_of(f, stack_base) for f in _remedies(finding, found)), ""),
@@ -155,6 +156,12 @@ def _remedies(finding: Finding, found: Sequence[Finding]) -> list[Finding]:
 def rule_of(finding: Finding, stack_base: int) -> str:
     """The name of a remedy in addresses."""
     return f"leak-{(finding.stack or 0) + stack_base}" if finding.kind == "leak" else str(finding.evidence["rule"])
+
+
+def effort_text(finding: Finding) -> str:
+    """A remedy's effort, none for a leak's, after the word that tells an estimate from a replayed saving."""
+    effort = str(finding.evidence.get("effort") or "")
+    return " · ".join(filter(None, ("estimate" if finding.confidence == "estimate" else "", effort)))
 
 
 def _leaves(leak: Finding) -> str:

@@ -96,7 +96,7 @@ def _lead(
         cause=cause,
         place="" if chip.place and parts_text(chip.place) in parts_text(cause) else chip.place,
         remedy=joined(text for text in advised if text) or chip.remedy,
-        effort=chip.effort.removeprefix("estimate · "),  # its sentences say it
+        effort=chip.effort.removeprefix("estimate · "),  # the diagnosis says it
         told=texts,
         rule=next((rule_of(f, stack_base) for _, f in statements[causes:] if f.kind == "advice"), chip.rule),
     )
@@ -159,7 +159,7 @@ def rule_of(finding: Finding, stack_base: int) -> str:
 
 
 def effort_text(finding: Finding) -> str:
-    """A remedy's effort, none for a leak's, after the word that tells an estimate from a replayed saving."""
+    """A remedy's effort, preceded by "estimate" if its saving is one. A leak has no effort."""
     effort = str(finding.evidence.get("effort") or "")
     return " · ".join(filter(None, ("estimate" if finding.confidence == "estimate" else "", effort)))
 

@@ -7,9 +7,11 @@ from collections.abc import Callable
 from msgspec import UNSET, UnsetType
 
 from snapreport.contracts.finding import Finding
+from snapreport.contracts.stats import TimeCause
 from snapreport.findings.advice_context import MIN_SHARE, ONE_LINE, SETTING, Advice, AdviceContext, AdviceEvidence
 from snapreport.findings.setting_replay import SettingReplay
-from snapreport.number_format import plural
+from snapreport.findings.transfer_time import churn_time
+from snapreport.number_format import duration_text, plural
 from snapreport.sentence import bytes_change, bytes_part, sentence
 
 _CONF = "https://docs.pytorch.org/docs/stable/notes/cuda.html#optimizing-memory-usage-with-pytorch-alloc-conf"
@@ -18,6 +20,13 @@ SPLIT_SIZES = (128, 256, 512, 1024)
 """Limits to try, in MiB."""
 OVERSIZED_SHARE = 0.1
 """Of what is reserved: a setting that saves less is not worth it where memory is only cached and nothing failed."""
+
+
+class ChurnTimeEvidence(AdviceEvidence, kw_only=True):
+    """``taken_us``: of a step of ``step_us``, what the calls take by a profiler's trace, on the host."""
+
+    taken_us: int | UnsetType = UNSET
+    step_us: int | UnsetType = UNSET
 
 
 class SettingEvidence(AdviceEvidence, kw_only=True):
@@ -191,6 +200,7 @@ def _collect(context: AdviceContext) -> Advice | None:
         if replayed is None
         else sentence(": retries {} → {} (replayed)", replayed.retries_before, replayed.retries_after)
     )
+    times, takes = _churn_time(context, "retry", "Retries")
     return Advice(
         "garbage-collection-threshold",
         sentence("Set garbage_collection_threshold together with a memory fraction{fewer}", fewer=fewer),
@@ -203,6 +213,7 @@ def _collect(context: AdviceContext) -> Advice | None:
                 "garbage_collection_threshold:0.8 releases old cached blocks earlier. It works only after "
                 "`torch.cuda.set_per_process_memory_fraction()`."
             ),
+            *takes,
         ],
         sentence(
             "`PYTORCH_CUDA_ALLOC_CONF=garbage_collection_threshold:0.8` and "
@@ -213,6 +224,7 @@ def _collect(context: AdviceContext) -> Advice | None:
         link=finding.link,
         effort=SETTING,
         line="PYTORCH_CUDA_ALLOC_CONF=garbage_collection_threshold:0.8",
+        evidence=times,
     )
 
 
@@ -220,6 +232,7 @@ def _empty_cache(context: AdviceContext) -> Advice | None:
     finding = context.finding("churn")
     if finding is None or not finding.evidence.get("emptied_in"):
         return None
+    times, takes = _churn_time(context, "empty_cache", "`empty_cache()`")
     return Advice(
         "empty-cache",
         sentence("Remove `empty_cache()` from the loop"),
@@ -228,13 +241,28 @@ def _empty_cache(context: AdviceContext) -> Advice | None:
                 "`empty_cache()` in {} releases segments that the program soon allocates again. This costs time and "
                 "does not lower the peak allocated; without it more may stay reserved.",
                 finding.evidence["emptied_in"],
-            )
+            ),
+            *takes,
         ],
         "torch.cuda.memory.empty_cache",
         "https://docs.pytorch.org/docs/stable/generated/torch.cuda.memory.empty_cache.html",
         link=finding.link,
         effort=ONE_LINE,
+        evidence=times,
     )
+
+
+def _churn_time(context: AdviceContext, cause: TimeCause, name: str) -> tuple[ChurnTimeEvidence, list[str]]:
+    """How long the calls of ``cause`` and of cudaMalloc take in a step; nothing without a profiler's trace of both."""
+    taken = churn_time(context, cause, "cudaMalloc")
+    if taken is None:
+        return ChurnTimeEvidence(), []
+    took = sentence(
+        f"{name} and cudaMalloc take {{taken}} of {{step}} a step by the profiler's trace.",
+        taken=duration_text(taken[0]),
+        step=duration_text(taken[1]),
+    )
+    return ChurnTimeEvidence(taken_us=taken[0], step_us=taken[1]), [took]
 
 
 ALLOCATOR_RULES: tuple[Callable[[AdviceContext], Advice | None], ...] = (

@@ -6,11 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from msgspec import UNSET, UnsetType
 
 from snapreport.findings.advice_context import ONE_LINE, SLOWER, Advice, AdviceContext, AdviceEvidence
 from snapreport.findings.graphs import backward_passes
 from snapreport.findings.loaded_checkpoint import loaded_checkpoint
 from snapreport.findings.saving import bytes_over_time, peak_without_spans, share_with_cost
+from snapreport.findings.transfer_time import moved_each_step
 from snapreport.sentence import bytes_part, sentence
 from snapreport.timeline.phases import FORWARD, OPTIMIZER_STEP, ZERO_GRAD
 
@@ -339,6 +341,19 @@ def _state(context: AdviceContext) -> np.ndarray:
     return state
 
 
+class OffloadEvidence(AdviceEvidence, kw_only=True):
+    """``moved_bytes``: of gradients that each optimizer step copies to the host, and of parameters that it copies back,
+    which takes ``cost_us`` of a step of ``step_us`` at the rates of the profiler's trace; one way alone where it has no
+    rate of the other.
+    """
+
+    cost_us: int | UnsetType = UNSET
+    step_us: int | UnsetType = UNSET
+    moved_bytes: int | UnsetType = UNSET
+    to_host_bytes_per_s: int | UnsetType = UNSET
+    to_device_bytes_per_s: int | UnsetType = UNSET
+
+
 def _offload(context: AdviceContext) -> Advice | None:
     mask = _state(context)
     size = context.bytes_at_peak(mask)
@@ -346,6 +361,7 @@ def _offload(context: AdviceContext) -> Advice | None:
         return None
     if not context.is_much(size) or context.occurs(context.frames(r"(?i)offload")):
         return None
+    copies = moved_each_step(context)
     return Advice(
         "offload",
         "Offload optimizer state to the CPU",
@@ -353,11 +369,13 @@ def _offload(context: AdviceContext) -> Advice | None:
             sentence(
                 "Optimizer state holds {} and is used only in the optimizer's step, which offloading slows down.",
                 context.share(size),
-            )
+            ),
+            *(copies.sentences if copies else []),
         ],
         "CPUOffloadOptimizer of torchao, or ZeRO-Offload",
         "https://docs.pytorch.org/ao/stable/api_reference/api_ref_optim.html",
         mask,
+        evidence=OffloadEvidence(**(copies.evidence if copies else {})),
         effort=SLOWER,
         line=None
         if not context.occurs(context.frames(_ADAM))

@@ -67,7 +67,7 @@ def computed_again(context: AdviceContext, layers: Layers) -> StepCost | None:
         return None
     intervals = profile.activities.intervals
     is_device = timeline.kind != "cpu"
-    kernels = _kernels(intervals, timeline.device)
+    kernels = called_kernels(intervals, timeline.device)
     if is_device and kernels.is_empty():
         return None
     operators = intervals.filter(pl.col("kind") == OPERATOR)
@@ -101,9 +101,9 @@ def computed_again(context: AdviceContext, layers: Layers) -> StepCost | None:
     covered = [(cost, step) for cost, step in zip(costs, steps, strict=True) if cost]
     if not covered:
         return None
-    lengths = [(max(step.end - step.begin, _busy(kernels, step)), cost, step) for cost, step in covered]
+    lengths = [(max(step.end - step.begin, busy_time(kernels, step)), cost, step) for cost, step in covered]
     length, cost, step = sorted(lengths, key=lambda one: one[0])[(len(lengths) - 1) // 2]
-    return StepCost(cost // 1000, length // 1000, _busy(kernels, step) / length if is_device else None)
+    return StepCost(cost // 1000, length // 1000, busy_time(kernels, step) / length if is_device else None)
 
 
 def _windows(context: AdviceContext, layers: Layers) -> np.ndarray:
@@ -120,7 +120,7 @@ def _windows(context: AdviceContext, layers: Layers) -> np.ndarray:
     return events.drop_nulls().select("before", "first", "last").to_numpy()
 
 
-def _busy(kernels: pl.DataFrame, step: ProfiledStep) -> int:
+def busy_time(kernels: pl.DataFrame, step: ProfiledStep) -> int:
     """Nanoseconds in which a kernel or a copy runs that the step calls; some run at the same time. Longer than the step
     where the host runs ahead of the device.
     """
@@ -130,7 +130,7 @@ def _busy(kernels: pl.DataFrame, step: ProfiledStep) -> int:
     return int(np.maximum(end - np.maximum(begin, before), 0).sum())
 
 
-def _kernels(intervals: pl.DataFrame, device: int) -> pl.DataFrame:
+def called_kernels(intervals: pl.DataFrame, device: int) -> pl.DataFrame:
     """``begin``, ``end`` of kernels and copies on a device, and when they were ``called`` (ns)."""
     started = intervals.filter(pl.col("kind").is_in([KERNEL, COPY]) & (pl.col("correlation") >= 0))
     started = started.filter(pl.col("device") == device).select("correlation", "begin", "end")

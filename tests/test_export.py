@@ -103,7 +103,7 @@ class TestTables:
         monkeypatch.chdir(tmp_path)
         (tmp_path / "other.pickle").write_bytes(snap.read_bytes())
         assert in_process("export", snap, "other.pickle", "--to", "parquet", "-o", "lake").code == 0
-        (sql,) = re.findall(r"```sql\n(.*?)```", (ROOT / "docs" / "export.md").read_text("utf-8"), re.DOTALL)
+        _, sql = re.findall(r"```sql\n(.*?)```", (ROOT / "docs" / "export.md").read_text("utf-8"), re.DOTALL)
         rows = duckdb.sql(sql).fetchall()
         largest = max(int(snapreport.load(snap).allocations(d)["size"].max()) for d in (0, 1))  # type: ignore[arg-type]
         assert {name for name, _, _ in rows} == {NAME, "other.pickle"} and rows[0][2] == largest
@@ -230,12 +230,12 @@ class TestTraces:
         trace = proto.Trace.FromString(exported(snap, "perfetto", tmp_path / "a.perfetto").read_bytes())
         tracks = {p.track_descriptor.uuid: p.track_descriptor for p in trace.packet if p.HasField("track_descriptor")}
         device = snapshot.devices[0]
-        (process,) = (uuid for uuid, one in tracks.items() if one.process.process_name == f"cuda:{device}")
+        (parent,) = (uuid for uuid, one in tracks.items() if one.name == f"cuda:{device}")
         points: dict[str, list[tuple[int, int]]] = {}
         depth: dict[int, int] = {}
         for packet in trace.packet:
             event = packet.track_event
-            if event.type == proto.TrackEvent.TYPE_COUNTER and tracks[event.track_uuid].parent_uuid == process:
+            if event.type == proto.TrackEvent.TYPE_COUNTER and tracks[event.track_uuid].parent_uuid == parent:
                 points.setdefault(tracks[event.track_uuid].name, []).append((packet.timestamp, event.counter_value))
             elif event.type in (proto.TrackEvent.TYPE_SLICE_BEGIN, proto.TrackEvent.TYPE_SLICE_END):
                 change = 1 if event.type == proto.TrackEvent.TYPE_SLICE_BEGIN else -1
@@ -248,7 +248,7 @@ class TestTraces:
     def test_chrome_trace(self, snap: Path, snapshot: snapreport.Snapshot, tmp_path: Path) -> None:
         events = json.loads(exported(snap, "chrome-trace", tmp_path / "a.json").read_text())["traceEvents"]
         device = snapshot.devices[0]
-        (process,) = (e["pid"] for e in events if e["ph"] == "M" and e["args"]["name"] == f"cuda:{device}")
+        (process,) = (e["pid"] for e in events if e["ph"] == "M" and e["args"].get("name") == f"cuda:{device}")
         points: dict[str, list[tuple[int, int]]] = {}
         for event in events:
             if event["ph"] == "C" and event["pid"] == process:

@@ -15,8 +15,9 @@ from snapreport.timeline.curves import allocated_curve
 from snapreport.timeline.own_code import own_frames
 
 SLICES = 2_000
-"""Allocations that have a slice of their own: the largest. Slices that overlap need a lane each: with more, viewers are
-unusable."""
+LEAST_SHARE = 0.001
+"""Allocations that have a slice of their own: at most so many, the largest, of at least this share of the peak. Slices
+that overlap need a lane each: with more, viewers are unusable."""
 
 
 @dataclass(frozen=True)
@@ -30,9 +31,10 @@ class Counter:
 
 @dataclass(frozen=True)
 class Slice:
-    """``start``, ``end``: µs. ``lane``: slices of one lane nest or follow each other."""
+    """``start``, ``end``: µs. ``lane``: slices of one lane of a group nest or follow each other."""
 
-    lane: str
+    group: str
+    lane: int
     name: str
     start: int
     end: int
@@ -100,18 +102,19 @@ def _regions(timeline: DeviceTimeline, times: np.ndarray, has_times: bool) -> It
     last = len(times) - 1
     for row in timeline.steps.iter_rows(named=True):
         end = min(row["last_event"] + 1, last)
-        yield Slice("steps", row["name"], int(times[row["first_event"]]), int(times[end]))
+        yield Slice("steps", 1, row["name"], int(times[row["first_event"]]), int(times[end]))
     for row in timeline.annotated.spans.iter_rows(named=True):
         first, end = (int(times[min(max(row[key], 0), last)]) for key in ("first_event", "last_event"))
         if has_times and row["starts"] and row["ends"]:
             first, end = row["start_us"], row["end_us"]
-        yield Slice("spans", row["name"], first, max(first, end))  # one without events ends before it begins
+        yield Slice("spans", 1, row["name"], first, max(first, end))  # one without events ends before it begins
 
 
 def _allocations(timeline: DeviceTimeline, times: np.ndarray) -> Iterator[Slice]:
     """The largest, each in the first lane that is free when it begins."""
     table, frames = timeline.allocations, timeline.recording.frames
-    largest = table.with_row_index("row").top_k(SLICES, by="size").sort("row")
+    large = table.with_row_index("row").filter(pl.col("size") >= LEAST_SHARE * timeline.allocated.max())
+    largest = large.top_k(SLICES, by="size").sort("row")
     named = own_frames(timeline.recording)
     ends: list[int] = []
     for row in largest.iter_rows(named=True):
@@ -125,7 +128,7 @@ def _allocations(timeline: DeviceTimeline, times: np.ndarray) -> Iterator[Slice]
             facts["line"] = f"{frames['filename'][frame]}:{frames['line'][frame]}"
             facts["function"] = frames["name"][frame]
         name = f"{facts.get('function', row['category'])} {bytes_text(row['size'])}"
-        yield Slice(f"allocations {lane + 1}", name, start, end, facts)
+        yield Slice("allocations", lane + 1, name, start, end, facts)
 
 
 def _failures(timeline: DeviceTimeline, times: np.ndarray) -> list[tuple[str, int, dict[str, str | int]]]:

@@ -43,17 +43,20 @@ def write_chrome_trace(snapshots: Sequence[Snapshot], file: BinaryIO) -> None:
 
     for pid, (name, trace) in enumerate(_all(snapshots), 1):
         put({"ph": "M", "pid": pid, "name": "process_name", "args": {"name": name}})
+        put({"ph": "M", "pid": pid, "name": "process_sort_index", "args": {"sort_index": pid}})
         for counter in trace.counters:
             for at, value in zip(counter.time.tolist(), counter.value.tolist(), strict=True):
                 put({"ph": "C", "pid": pid, "name": counter.name, "ts": at, "args": {"bytes": value}})
-        lanes: dict[str, int] = {}
+        lanes: dict[tuple[str, int], int] = {}
         for one in trace.slices:
-            if one.lane not in lanes:
-                lanes[one.lane] = len(lanes) + 1
-                put({"ph": "M", "pid": pid, "tid": lanes[one.lane], "name": "thread_name", "args": {"name": one.lane}})
+            lane = (one.group, one.lane)
+            if lane not in lanes:
+                lanes[lane] = tid = len(lanes) + 1
+                put({"ph": "M", "pid": pid, "tid": tid, "name": "thread_name", "args": {"name": one.group}})
+                put({"ph": "M", "pid": pid, "tid": tid, "name": "thread_sort_index", "args": {"sort_index": tid}})
             put(
                 {
-                    "ph": "X", "pid": pid, "tid": lanes[one.lane], "name": one.name, "ts": one.start,
+                    "ph": "X", "pid": pid, "tid": lanes[lane], "name": one.name, "ts": one.start,
                     "dur": one.end - one.start, "args": one.facts,
                 }
             )  # fmt: skip
@@ -74,20 +77,17 @@ def write_perfetto(snapshots: Sequence[Snapshot], file: BinaryIO) -> None:
         # Packets are the repeated field 1 of a trace: serialised alone they can be concatenated.
         file.write(proto.Trace(packet=[packet]).SerializeToString())
 
-    def track(name: str, parent: int, **kind: Any) -> int:
+    def track(name: str, rank: int, parent: int = 0, *, is_counter: bool = False) -> int:
         uuid = next(uuids)
         packet = proto.TracePacket()
         descriptor = packet.track_descriptor
-        descriptor.uuid = uuid
+        descriptor.uuid, descriptor.name, descriptor.sibling_order_rank = uuid, name, rank
+        descriptor.child_ordering = descriptor.EXPLICIT  # by name otherwise
         if parent:
             descriptor.parent_uuid = parent
-        if "pid" in kind:
-            descriptor.process.pid = kind["pid"]
-            descriptor.process.process_name = name
-        else:
-            descriptor.name = name
-        if kind.get("counter"):
+        if is_counter:
             descriptor.counter.unit = proto.CounterDescriptor.UNIT_SIZE_BYTES
+            descriptor.counter.y_axis_share_key = "bytes"
         put(packet)
         return uuid
 
@@ -105,20 +105,23 @@ def write_perfetto(snapshots: Sequence[Snapshot], file: BinaryIO) -> None:
                 note.string_value = value
         return packet
 
-    for pid, (name, trace) in enumerate(_all(snapshots), 1):
-        device = track(name, 0, pid=pid)
-        for counter in trace.counters:
-            uuid = track(counter.name, device, counter=True)
+    for place, (name, trace) in enumerate(_all(snapshots)):
+        device = track(name, place)
+        for rank, counter in enumerate(trace.counters, 3):
+            uuid = track(counter.name, rank, device, is_counter=True)
             for at, value in zip(counter.time.tolist(), counter.value.tolist(), strict=True):
                 packet = moment(at, event.TYPE_COUNTER, uuid)
                 packet.track_event.counter_value = value
                 put(packet)
-        lanes: dict[str, int] = {}
+        ranks = {"steps": 0, "spans": 1, "allocations": len(trace.counters) + 3}
+        lanes: dict[tuple[str, int], int] = {}
         for one in trace.slices:
-            if one.lane not in lanes:
-                lanes[one.lane] = track(one.lane, device)
-            put(moment(one.start, event.TYPE_SLICE_BEGIN, lanes[one.lane], one.name, one.facts))
-            put(moment(one.end, event.TYPE_SLICE_END, lanes[one.lane]))
-        failures = track("out of memory", device) if trace.instants else 0
+            lane = (one.group, one.lane)
+            if lane not in lanes:
+                # Lanes of one name are one track to Perfetto's page, as high as they are many.
+                lanes[lane] = track(one.group, ranks[one.group], device)
+            put(moment(one.start, event.TYPE_SLICE_BEGIN, lanes[lane], one.name, one.facts))
+            put(moment(one.end, event.TYPE_SLICE_END, lanes[lane]))
+        failures = track("out of memory", 2, device) if trace.instants else 0
         for what, at, facts in trace.instants:
             put(moment(at, event.TYPE_INSTANT, failures, what, facts))

@@ -42,6 +42,19 @@ def choose(opened: Any, rules: tuple[str, ...], settings: str = "", **others: st
     return shown
 
 
+def test_a_wide_page_folds_the_effort_of_chips_but_not_that_they_are_estimates(
+    report_of: Callable[..., Path], borrow_report: Callable[..., Any]
+) -> None:
+    opened = borrow_report(report_of(WITNESSES / "masks.pickle.xz"), viewport={"width": 1400, "height": 900})
+    chips = opened.js(
+        """[...document.querySelectorAll('#top > .verdict > .chip')].map(chip =>
+        [chip.dataset.rule, ...['.certainty', 'small'].map(name => chip.querySelector(name)?.checkVisibility())])"""
+    )
+    assert chips == [
+        ["expanded-mask", None, True], ["accumulation", None, False], ["mixed-precision", True, False]
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("name", ["masked_model", "masks", "stored", "zeroed"])
 def test_any_set_is_what_python_replays(
     name: str, report_of: Callable[..., Path], borrow_report: Callable[..., Any]

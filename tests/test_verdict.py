@@ -16,6 +16,7 @@ from snapreport.report.summary import summarise
 from snapreport.report.verdict import parts_text
 
 NUMBER = re.compile(r"\d [KMG]iB|the request fits")
+CERTAINTY = '<span class="certainty">· estimate</span>'
 LINE = re.compile(r"\w+\.py:\d+")
 FAILED = ("oom_backward", "oom_fraction", "lightning_oom", "hf_trainer_oom")
 LEAKS = ("leak_loss", "leak_outputs")
@@ -56,6 +57,6 @@ def test_an_estimate_is_called_so_wherever_it_is_offered(name: str, tmp_path: Pa
     assert set(advice.values()) == {True, False}
     offered = re.findall(r'<li data-device="0" data-rule="([^"]+)".*?>(.*)</li>', header)
     assert offered
-    assert {rule: "<small>· estimate" in text for rule, text in offered} == {rule: advice[rule] for rule, _ in offered}
+    assert {rule: CERTAINTY in text for rule, text in offered} == {rule: advice[rule] for rule, _ in offered}
     chips = re.findall(r'<li class="chip.*data-rule="([^"]+)".* data-remedy>(.*)</li>', header)
     assert [(rule, text.count("estimate")) for rule, text in chips] == [(rule, int(advice[rule])) for rule, _ in chips]

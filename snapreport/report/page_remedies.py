@@ -16,7 +16,7 @@ from snapreport.forecast.remedies import PROPORTIONAL
 from snapreport.forecast.size_laws import LINEAR, UNKNOWN
 from snapreport.report.finding_cards import page_query
 from snapreport.report.sentence_html import Links
-from snapreport.report.verdict import effort_text, rule_of
+from snapreport.report.verdict import certainty, effort_of, rule_of
 from snapreport.sentence import sentence
 from snapreport.snapshot import Snapshot
 
@@ -24,7 +24,7 @@ from snapreport.snapshot import Snapshot
 @dataclass(frozen=True)
 class PageRemedy:
     """A remedy whose saving was replayed. ``device``: the page's; ``rule``: names it in addresses; ``title``: a
-    sentence; ``effort``: see :func:`effort_text`; ``query``, ``fraction``: what goes, as in a saving.
+    sentence; ``certainty``, ``effort``: as of a chip; ``query``, ``fraction``: what goes, as in a saving.
     ``failed_events``: those of ``counted_events`` whose requests change; these count as allocated where they failed.
     ``is_proportional``: it makes every tensor smaller, so that other remedies come on top.
     """
@@ -32,6 +32,7 @@ class PageRemedy:
     device: int
     rule: str
     title: str
+    certainty: str
     effort: str
     query: str
     fraction: float
@@ -57,7 +58,8 @@ def page_remedies(
                 index[finding.device],
                 rule,
                 sentence("Fix the leak: {}", finding.title.removeprefix("Leak: ")) if is_leak else finding.title,
-                effort_text(finding),
+                certainty(finding),
+                effort_of(finding),
                 page_query(saving["query"], stack_base),
                 saving["fraction"],
                 saving["failed_events"],

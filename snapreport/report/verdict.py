@@ -24,8 +24,8 @@ class Chip:
     """One finding. ``word``: its severity; ``cause``: a sentence without its period; ``place``: the line of the
     program, "" if the cause names it or none is known; ``remedy``: the best one for a problem, "" if there is none;
     ``link``: the page's hash that pins it; ``query``, ``device``: its allocations, on the page's device;
-    ``is_advice``: whether it is a remedy; ``effort``: of a remedy (:func:`effort_text`); ``told``: the sentences of
-    the headline that it repeats; ``links``: of its sentences; ``rule``: of the remedy it names, as in
+    ``is_advice``: whether it is a remedy; ``certainty``: :func:`certainty`; ``effort``: of a remedy; ``told``: the
+    sentences of the headline that it repeats; ``links``: of its sentences; ``rule``: of the remedy it names, as in
     ``page_remedies``, "" for none; ``kind``: of the finding.
     """
 
@@ -38,6 +38,7 @@ class Chip:
     query: str
     device: int
     is_advice: bool
+    certainty: str = ""
     effort: str = ""
     told: Sequence[str] = ()
     links: Links = field(default_factory=Links)
@@ -96,7 +97,7 @@ def _lead(
         cause=cause,
         place="" if chip.place and parts_text(chip.place) in parts_text(cause) else chip.place,
         remedy=joined(text for text in advised if text) or chip.remedy,
-        effort=chip.effort.removeprefix("estimate · "),  # the diagnosis says it
+        certainty="",  # the diagnosis says it
         told=texts,
         rule=next((rule_of(f, stack_base) for _, f in statements[causes:] if f.kind == "advice"), chip.rule),
     )
@@ -127,7 +128,8 @@ def _chip(finding: Finding, found: Sequence[Finding], device: int, stack_base: i
         query,
         device,
         is_advice,
-        effort_text(finding) if is_advice else "",
+        certainty(finding) if is_advice else "",
+        effort_of(finding) if is_advice else "",
         [sentence("{}.", finding.title), *finding.detail[:1]],
         links,
         next((rule_of(f, stack_base) for f in _remedies(finding, found)), ""),
@@ -158,10 +160,14 @@ def rule_of(finding: Finding, stack_base: int) -> str:
     return f"leak-{(finding.stack or 0) + stack_base}" if finding.kind == "leak" else str(finding.evidence["rule"])
 
 
-def effort_text(finding: Finding) -> str:
-    """A remedy's effort, preceded by "estimate" if its saving is one. A leak has no effort."""
-    effort = str(finding.evidence.get("effort") or "")
-    return " · ".join(filter(None, ("estimate" if finding.confidence == "estimate" else "", effort)))
+def certainty(finding: Finding) -> str:
+    """Says of a remedy whose saving was not replayed that it is an estimate; "" of others."""
+    return finding.confidence if finding.confidence == "estimate" else ""
+
+
+def effort_of(finding: Finding) -> str:
+    """A remedy's effort; a leak has none."""
+    return str(finding.evidence.get("effort") or "")
 
 
 def _leaves(leak: Finding) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Sequence
 from functools import cached_property
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
-from msgspec import UNSET
+from msgspec import UNSET, structs
 from msgspec.structs import replace
 
 from snapreport.errors import SnapshotError
@@ -166,7 +165,7 @@ class Snapshot:
             record = self._record(device)
             is_idle = not (len(record.events) or len(record.segments) or len(record.blocks))
             if is_idle and self._idle:  # PyTorch writes all devices that a process sees, most of them idle
-                timeline = dataclasses.replace(self._idle, device=device, kind=record.kind, events=record.events)
+                timeline = structs.replace(self._idle, device=device, kind=record.kind, events=record.events)
             else:
                 try:
                     timeline = build_timeline(self.recording, record, self._categories, inference=self._inference)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from snapreport import allocator_facts as facts
 
@@ -14,8 +14,7 @@ messages, "this process has … in use" less allocated and reserved memory is 0.
 """
 
 
-@dataclass(frozen=True)
-class Card:
+class Card(Struct, frozen=True):
     """name: its product name. total: bytes that CUDA reports for the whole card. source: where that is on record, an
     out-of-memory message or a device query with the card's name beside it.
     """

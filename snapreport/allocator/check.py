@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from snapreport.allocator.placement import Recorded
 from snapreport.allocator.replay import Replayed, replay
@@ -18,8 +19,7 @@ from snapreport.timeline.lifetimes import action_codes
 from snapreport.timeline.state import State
 
 
-@dataclass(frozen=True)
-class Check:
+class Check(Struct, frozen=True):
     """How a trace's replay under its own settings, with recorded addresses for new segments, compares to the trace.
 
     settings: those of the trace, with what the comparison found out. allocations, same_allocations: those in the trace,

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from snapreport.allocator.cards import CARDS
 from snapreport.allocator.minimum import Minimum, fits, minimum_memory
@@ -20,8 +21,7 @@ Masks = Callable[[int, str], np.ndarray]
 """(device, query) → Boolean by allocation id."""
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(Struct, frozen=True):
     """What to change.
 
     settings: in PYTORCH_CUDA_ALLOC_CONF's syntax, on top of the recorded ones; empty: the usual ones.
@@ -37,8 +37,7 @@ class Question:
     cards: bool = True
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """One device's answer. ``least``: own settings first, then expandable segments; empty where it was not searched."""
 
     whatif: WhatIf

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from snapreport.allocator.placement import Ascending
 from snapreport.allocator.settings import AllocatorSettings
@@ -14,8 +15,7 @@ STEP = REPLAYS["minimum_step"]
 AROUND = REPLAYS["steps_around_minimum"]
 
 
-@dataclass(frozen=True)
-class Minimum:
+class Minimum(Struct, frozen=True):
     """memory: bytes, None where the trace does not even run on unlimited memory. retries: at that size. monotone:
     whether the steps around the result agree with it: all below fail, all above run. unlimited: bytes that it reserves
     where nothing limits it.

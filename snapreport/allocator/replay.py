@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 
 from snapreport.allocator.blocks import Block
 from snapreport.allocator.model import SEGMENT_ALLOC, SEGMENT_MAP, CachingAllocator
@@ -20,8 +20,7 @@ _BATCH = 50_000
 """Operations between two reports of progress."""
 
 
-@dataclass
-class Replayed:
+class Replayed(Struct):
     """The result of a replay.
 
     events Int64, reserved Int64 bytes: the curve, a row for each change; the first row is the start (event -1).
@@ -38,8 +37,8 @@ class Replayed:
     events: np.ndarray
     reserved: np.ndarray
     contradictions: int = 0
-    addresses: np.ndarray | None = field(default=None, repr=False)
-    segment_events: list[tuple[int, str, int]] = field(default_factory=list, repr=False)
+    addresses: np.ndarray | None = None
+    segment_events: list[tuple[int, str, int]] = field(default_factory=list)
 
 
 class _Logging(CachingAllocator):
@@ -129,8 +128,7 @@ def replay(
     )
 
 
-@dataclass
-class _Run:
+class _Run(Struct):
     trace: Trace
     allocator: _Logging
     memory: Ascending

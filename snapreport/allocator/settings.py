@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from snapreport.allocator_facts import DEFAULTS, NEW_SETTINGS, SETTINGS, SETTINGS_WITHOUT_EFFECT, sentence
 from snapreport.errors import SettingsError
@@ -24,8 +25,7 @@ what remains of a split is the older part (2.12), or the age of their segments, 
 _SINCE_2_9 = "graph_capture_record_stream_reuse"
 
 
-@dataclass(frozen=True)
-class AllocatorSettings:
+class AllocatorSettings(Struct, frozen=True):
     """The settings that decide placement.
 
     max_split_size: bytes; blocks of at least this size are never split (None: no limit). max_non_split_rounding: bytes

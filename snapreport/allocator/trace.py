@@ -4,11 +4,12 @@ order.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
+from msgspec.structs import replace
 
 from snapreport.allocator.blocks import segment_size
 from snapreport.allocator.settings import AllocatorSettings, read_since_2_12, recorded_settings
@@ -25,8 +26,7 @@ GROWS = [CODE["segment_alloc"], CODE["segment_map"]]
 DEFAULT_POOLS = ("(0, 0)", "0, 0")
 
 
-@dataclass(frozen=True)
-class Capacity:
+class Capacity(Struct, frozen=True):
     """How much the allocator could reserve, in bytes, as far as the trace shows.
 
     least: it reserved so much. most: a request for more failed; None where none did. bytes: what replays use, None for
@@ -44,8 +44,7 @@ class Capacity:
         return self.least if not self.exact and self.bytes is not None and self.least < self.bytes else None
 
 
-@dataclass(frozen=True)
-class Trace:
+class Trace(Struct, frozen=True, dict=True):
     """One device's trace as operations.
 
     kind UInt8, item Int64, event Int64: a row per operation, in order. ``item`` is the allocation's id, of an OOM the

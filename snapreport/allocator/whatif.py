@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from snapreport.allocator.check import Check, self_check
 from snapreport.allocator.placement import Ascending, placements
@@ -24,8 +25,7 @@ OWN = sentence("notes", "own")
 """The name of the run that all others are compared with."""
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(Struct, frozen=True):
     """The changes to the recording: ``without`` Boolean by allocation id, ``sizes`` Int64 bytes by id (None: as
     recorded), and the texts that named them.
     """
@@ -36,8 +36,7 @@ class Change:
     scale_text: str | None = None
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(Struct, frozen=True):
     """One replay under one combination of settings.
 
     peak_reserved, low, high: bytes, None where a request failed that did not fail in the recording: nothing is known
@@ -56,7 +55,7 @@ class Run:
     oom_event: int | None
     avoided: tuple[int, ...] = ()
     note: str = ""
-    replayed: Replayed | None = field(default=None, repr=False)
+    replayed: Replayed | None = None
 
 
 class WhatIf:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from msgspec import Struct
 
 from snapreport.commands.shared import pipe_safe, report_unlinked
 from snapreport.output_file import cannot_write, check_output, write_file
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from snapreport.snapshot import Snapshot
 
 
-@dataclass(frozen=True)
-class Outputs:
+class Outputs(Struct, frozen=True):
     """Where the result goes: paths, "-" for standard output, and what is printed."""
 
     summary_md: str | None

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
+from msgspec import Struct
+from msgspec.structs import replace
 
 from snapreport import progress
 from snapreport.commands.shared import (
@@ -196,8 +197,7 @@ def job(
     )
 
 
-@dataclass(frozen=True)
-class JobPage:
+class JobPage(Struct, frozen=True):
     """The options of a job's report, as the command line has them. ``each``: the folder of the ranks' own reports."""
 
     title: str | None = None

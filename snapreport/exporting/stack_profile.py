@@ -5,11 +5,11 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import BinaryIO
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from snapreport.errors import SnapshotError
 from snapreport.number_format import count_text, device_name
@@ -23,8 +23,7 @@ NO_STACK = "no stack trace"
 _COLUMNS = ("stack", "category", "count", "bytes", "total_count", "total_bytes")
 
 
-@dataclass(frozen=True)
-class StackProfile:
+class StackProfile(Struct, frozen=True):
     """A device at a moment. rows: ``stack`` Int32, ``category`` String, and of its allocations ``count``, ``bytes``
     that are live at the moment, ``total_count``, ``total_bytes`` of the whole trace (those of before it, too), Int64.
     Of segments: by the stack trace that made PyTorch ask the driver for them, category "segment".

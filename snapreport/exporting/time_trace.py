@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 import numpy as np
 import polars as pl
+from msgspec import Struct, field
 
 from snapreport.number_format import bytes_text, device_name
 from snapreport.snapshot import Snapshot
@@ -20,8 +20,7 @@ LEAST_SHARE = 0.001
 that overlap need a lane each: with more, viewers are unusable."""
 
 
-@dataclass(frozen=True)
-class Counter:
+class Counter(Struct, frozen=True):
     """``time``: Int64 µs; ``value``: Int64 bytes from then on."""
 
     name: str
@@ -29,8 +28,7 @@ class Counter:
     value: np.ndarray
 
 
-@dataclass(frozen=True)
-class Slice:
+class Slice(Struct, frozen=True):
     """``start``, ``end``: µs. ``lane``: slices of one lane of a group nest or follow each other."""
 
     group: str
@@ -41,8 +39,7 @@ class Slice:
     facts: dict[str, str | int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class TimeTrace:
+class TimeTrace(Struct, frozen=True):
     """One device's. ``has_times``: whether µs are recorded ones; otherwise an event takes 1 µs."""
 
     name: str

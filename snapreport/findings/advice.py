@@ -8,9 +8,8 @@ given.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from snapreport.contracts.finding import Finding, Link
@@ -108,8 +107,7 @@ def _replayed(context: AdviceContext, advice: Advice) -> Saving | None:
     return replay(context.timeline, context.recorded, advice.mask, *how, is_lower_bound=context.is_cut_off)
 
 
-@dataclass(frozen=True)
-class Combined:
+class Combined(Struct, frozen=True):
     """The replayed effect of two pieces of advice together, and its sentence."""
 
     row: CombinedRow

@@ -23,7 +23,6 @@ from snapreport.findings.router_masks import router_masks
 from snapreport.findings.saving import bytes_over_time, share_of_spans, share_with_cost
 from snapreport.findings.unused_graphs import unused_graphs
 from snapreport.sentence import bytes_part, code_part, sentence
-from snapreport.timeline.inferred_layers import layer_paths
 from snapreport.timeline.module_tree import numbered_modules
 from snapreport.timeline.phases import OPTIMIZER_STEP
 
@@ -116,10 +115,9 @@ def _proved(context: AdviceContext, counted: int) -> int:
     repeats = repeats_of_parameters(context)
     if counted == repeats or (context.is_cut_off and counted < repeats):
         return counted
-    live = context.timeline.allocations.filter(context.at_peak & (context.born >= 0))
-    calls = pl.col("path").str.extract_groups(r"^(?<line>[^\[]*) \[(?<number>\d+)\]").struct.unnest()
-    paths = layer_paths(context.snapshot.recording, live.sort("alloc_event"))
-    lines = pl.DataFrame({"path": paths}).select(calls).drop_nulls().group_by("line").agg(pl.col("number").n_unique())
+    modules = context.timeline.allocations.filter(context.at_peak & (context.born >= 0))["module"].drop_nulls()
+    calls = modules.str.extract_groups(r"^(?<line>.*?)\.(?<number>\d+)(?:\.|$)").struct.unnest().drop_nulls()
+    lines = calls.group_by("line").agg(pl.col("number").n_unique())
     return counted if counted in lines["number"] else 0
 
 

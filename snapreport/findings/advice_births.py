@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from snapreport.findings.advice_context import AdviceContext
 from snapreport.timeline.phases import FORWARD
@@ -19,8 +18,7 @@ _MIN_PRODUCTS = 2
 """Sizes of results beside which workspaces of one size are: the size of a temporary follows from that of the result."""
 
 
-@dataclass(frozen=True)
-class Births:
+class Births(Struct, frozen=True):
     """rows: Int64 rows of the allocations of the trace by birth, without those of workspaces. stack, size: theirs.
     forward: Bool, in a forward pass. outside: Int64, how many allocations outside of any forward pass came before.
     """

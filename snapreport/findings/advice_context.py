@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from copy import copy
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, TypeVar
 
 import numpy as np
 import polars as pl
+from msgspec import Struct, field
 
 from snapreport.contracts.finding import Confidence, Evidence, Finding, Link, Row
 from snapreport.findings.failed_requests import ends_in_failure, with_failed_requests
@@ -82,8 +82,7 @@ class AdviceEvidence(Evidence, kw_only=True):
     line: str | None = None
 
 
-@dataclass(frozen=True)
-class Advice:
+class Advice(Struct, frozen=True):
     """The answer of one rule.
 
     rule: its name. do: the imperative of the title. why: sentences of evidence, the remedy last. term, url: PyTorch's
@@ -106,7 +105,6 @@ class Advice:
     term: str
     url: str
     mask: np.ndarray | None = None
-    held: np.ndarray | None = field(default=None, kw_only=True)
     fraction: float = 1.0
     functions: tuple[str, ...] = ()
     confidence: Confidence = "inferred"
@@ -118,6 +116,7 @@ class Advice:
     line: str | None = None
     place: str = ""
     comes_first: bool = False
+    held: np.ndarray | None = None
     evidence: AdviceEvidence = field(default_factory=AdviceEvidence)
 
     @property

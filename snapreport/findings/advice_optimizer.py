@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
 from snapreport.findings.advice_context import ONE_LINE, SLOWER, Advice, AdviceContext, AdviceEvidence
 from snapreport.findings.graphs import backward_passes
@@ -122,8 +121,7 @@ def _foreach_temporaries(context: AdviceContext) -> np.ndarray:
     return mask
 
 
-@dataclass(frozen=True)
-class _OldGradients:
+class _OldGradients(Struct, frozen=True):
     """Gradients that an optimizer step has used, and that are still allocated in the next forward pass.
 
     mask: Bool per allocation. next_forward: Int64 per allocation, where that begins. first_forward: an event.

@@ -12,10 +12,9 @@ larger, not one stack.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from snapreport.findings.growth_pattern import SingleGrowth, growth_of, single_growth
 from snapreport.findings.lowest_live import lowest_live
@@ -46,8 +45,7 @@ _SETTLED = ("parameter", "optimizer state")
 """Memory that is built up once and stays: a loading loop looks like a leak while it runs."""
 
 
-@dataclass(frozen=True)
-class GrowingStack:
+class GrowingStack(Struct, frozen=True):
     """One stack's growth.
 
     ``bytes``, ``count``: of its allocations in the loop that outlived it. ``staircase``: Int64, its lowest live bytes

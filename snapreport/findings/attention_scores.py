@@ -8,9 +8,9 @@ the queries. A name that only contains the name of a fused kernel says nothing: 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from snapreport.findings.advice_births import births as births_without_workspaces
 from snapreport.findings.advice_context import AdviceContext
@@ -53,8 +53,7 @@ RATIOS = (1.0, 0.5, 2.0, 0.25)
 """Bytes of an element beside those of the softmax: casts between 16 and 32 bits, masks of one byte."""
 
 
-@dataclass(frozen=True)
-class Scores:
+class Scores(Struct, frozen=True):
     """Bool per allocation. math: made by SDPA's math kernel, as C++ frames say if ``is_recorded``; otherwise one line
     of Python looks like it. written: by the program's own attention, or its model's.
     """

@@ -7,10 +7,9 @@ its backward pass. The operator that made a tensor is named by its innermost fra
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from snapreport.findings.advice_births import births
 from snapreport.findings.advice_context import AdviceContext
@@ -60,8 +59,7 @@ def kinds(context: AdviceContext) -> np.ndarray:
     return np.asarray(kind[innermost])
 
 
-@dataclass(frozen=True)
-class AutocastFactors:
+class AutocastFactors(Struct, frozen=True):
     """Float64 per allocation: bytes under autocast beside the bytes recorded, 1.0 for all that stays. low, high: where
     what the program's own lines make is of 16 and of 32 bits.
     """

@@ -7,10 +7,9 @@ out-of-memory error, or for the capture of a CUDA graph, is explained by that.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from snapreport.contracts.finding import Evidence, Link, Row
 from snapreport.findings.basis import basis_of
@@ -41,8 +40,7 @@ _WARM_SHARE = 0.1
 """Of the trace, where nothing repeats."""
 
 
-@dataclass(frozen=True)
-class Churn:
+class Churn(Struct, frozen=True):
     """Segment operations after warm-up. ``again``: events of segments allocated again; ``freed``: of those released.
 
     ``stall_us``: µs that the releases took at most, see :func:`_stall`; None without times.

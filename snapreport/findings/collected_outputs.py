@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from snapreport.findings.advice_births import births
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, AdviceEvidence
@@ -78,8 +77,7 @@ def collected_outputs(context: AdviceContext) -> Advice | None:
     )
 
 
-@dataclass(frozen=True)
-class _Collections:
+class _Collections(Struct, frozen=True):
     """rows: Int64 rows of results. joined: of what they are joined into. mask: Bool per allocation, both."""
 
     rows: np.ndarray

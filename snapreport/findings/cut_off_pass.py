@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from snapreport.findings.advice_births import births
 from snapreport.findings.advice_context import AdviceContext
@@ -25,8 +25,7 @@ RIVAL = 0.3
 """Of the bytes of the parameters that repeat most: others that repeat another number of times leave layers unclear."""
 
 
-@dataclass(frozen=True)
-class CutOff:
+class CutOff(Struct, frozen=True):
     """A failed request. layer, layers: the number of the layer it is of, from 1, and of all layers; 0: unknown.
     needed: bytes allocated with which the pass gets to its end, at least.
     """

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from snapreport.findings.effort import WITHOUT_TYPES
 from snapreport.findings.live import category_text
@@ -65,8 +66,7 @@ _CAUSES = {
 """Subject and verb of a rule's cause, and its remedy in a few words; a rule that is not here gives its title."""
 
 
-@dataclass(frozen=True)
-class Statement:
+class Statement(Struct, frozen=True):
     """A sentence of the diagnosis, and the finding that it is about."""
 
     text: str

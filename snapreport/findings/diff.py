@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from snapreport.findings.stack_matching import Matching, stack_matching
 from snapreport.snapshot import Snapshot
@@ -17,8 +17,7 @@ from snapreport.timeline.stats import stacks_at
 CHANGES = ("appeared", "vanished", "grew", "shrank", "same")
 
 
-@dataclass(frozen=True)
-class Moment:
+class Moment(Struct, frozen=True):
     """A pair of moments that are compared. ``name``: "peak", "end" or "step 12"; events: -1 is before the first."""
 
     name: str
@@ -28,8 +27,7 @@ class Moment:
     after_bytes: int
 
 
-@dataclass(frozen=True)
-class DeviceDiff:
+class DeviceDiff(Struct, frozen=True):
     """One device of two snapshots. ``stacks``: see :func:`stack_rows`; the others: see :func:`grouped`; a frame for
     each moment.
 
@@ -47,8 +45,7 @@ class DeviceDiff:
     segments: pl.DataFrame
 
 
-@dataclass(frozen=True)
-class SnapshotDiff:
+class SnapshotDiff(Struct, frozen=True):
     """``devices``: those of both; ``only_before``, ``only_after``: numbers of devices with data on one side alone."""
 
     before: Snapshot
@@ -80,8 +77,7 @@ def diff(before: Snapshot, after: Snapshot, devices: Sequence[tuple[int, int]] |
     )
 
 
-@dataclass(frozen=True)
-class _Functions:
+class _Functions(Struct, frozen=True):
     """The function of the program's own code that each stack is in, on either side."""
 
     before: pl.Series

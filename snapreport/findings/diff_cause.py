@@ -8,10 +8,9 @@ scores larger by its square. What fits neither has no cause.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from snapreport.findings.attention_scores import largest_scores
 from snapreport.findings.diff import DeviceDiff, SnapshotDiff
@@ -27,8 +26,7 @@ NEGLIGIBLE = 0.002
 _STATE = ("parameter", "gradient", "optimizer state")
 
 
-@dataclass(frozen=True)
-class _Rows:
+class _Rows(Struct, frozen=True):
     """A row per stack that both runs may have, as columns: less, more: Float64 bytes in the run with the smaller and
     with the larger peak; fewer, many: allocations; category: of most of its bytes.
     """

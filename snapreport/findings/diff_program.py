@@ -7,11 +7,11 @@ of parameters, the greatest bytes of each category, how often a line allocates, 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from snapreport.findings.advice_context import frame_texts
 from snapreport.findings.diff import DeviceDiff, SnapshotDiff, stack_rows
@@ -34,8 +34,7 @@ _MEASURED = {"parameter": "parameters", "optimizer state": "optimizer state", "a
 _NOT_OPTIMIZERS = ("optimizer", "lr_scheduler", "swa_utils")
 
 
-@dataclass(frozen=True)
-class Side:
+class Side(Struct, frozen=True, dict=True):
     """One of the two runs."""
 
     recording: Recording
@@ -85,8 +84,7 @@ class Side:
         return sorted(name for name in found if name and not name.startswith("_") and name not in _NOT_OPTIMIZERS)
 
 
-@dataclass(frozen=True)
-class Lines:
+class Lines(Struct, frozen=True):
     """Lines of forward passes that both runs have, without what they make of parameters, gradients and optimizer state.
 
     many, large: Float64, how many times as often they allocate after, and as many bytes, a step; weight: Float64 bytes.

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from snapreport.findings.advice_context import ONE_LINE, SETTING, Advice, AdviceContext
 from snapreport.findings.loop_lines import MODULE_CALL
@@ -46,8 +45,7 @@ _NO_FREES = "not recorded, since no stack trace has the line that frees what it 
 _NO_CALLER = "not recorded, since no line of the program calls most of what it changes"
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(Struct, frozen=True):
     """The line to change, ``/app/file.py:12``, or why it is not known."""
 
     where: str | None = None

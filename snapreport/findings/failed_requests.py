@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import polars as pl
+from msgspec.structs import replace
 
 from snapreport.memoize import memoize
 from snapreport.reading.recording import ACTIONS, Recording

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from snapreport.timeline.rounding import SMALL_SIZE
 from snapreport.timeline.state import State
@@ -14,8 +13,7 @@ from snapreport.vocabulary import DEFAULT_POOL
 SMALL_SEGMENT = 2 << 20
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(Struct, frozen=True):
     """``size`` bytes for ``stream`` from ``pool`` (None: not recorded, taken for the default one)."""
 
     event: int
@@ -24,8 +22,7 @@ class Request:
     pool: str | None
 
 
-@dataclass(frozen=True)
-class FreeMemory:
+class FreeMemory(Struct, frozen=True):
     """Bytes in free blocks, each counted once.
 
     usable: in segments that serve the request. other_pool: of a private pool, or not of the request's. other_stream: of

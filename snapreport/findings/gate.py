@@ -7,11 +7,11 @@ to show it; else the result is unknown.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 
 import polars as pl
-from msgspec import UNSET
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from snapreport.allocator.minimum import minimum_memory
 from snapreport.allocator.whatif import WhatIf
@@ -74,8 +74,7 @@ def check(snapshot: Snapshot, rules: Rules, baseline: Snapshot | None = None) ->
     return checks
 
 
-@dataclass(frozen=True)
-class Subject:
+class Subject(Struct, frozen=True):
     """What has the peak that a limit is tried on: a device of a snapshot, or a rank of a job.
 
     ``name``: in messages; ``file``, ``device``: of the result. ``peak``: bytes of what is limited. ``unknown``: why the

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from snapreport.number_format import bytes_text
 
@@ -10,8 +10,7 @@ from snapreport.number_format import bytes_text
 FAILING_KINDS = ("oom", "leak", "fragmentation", "churn")
 
 
-@dataclass(frozen=True)
-class Growth:
+class Growth(Struct, frozen=True):
     """How much a peak may grow: ``share`` of the baseline's peak, or ``size`` bytes; one of them is set."""
 
     share: float | None = None
@@ -25,8 +24,7 @@ class Growth:
         return bytes_text(self.size) if self.size is not None else f"{100 * (self.share or 0.0):g}%"
 
 
-@dataclass(frozen=True)
-class GrowthRule:
+class GrowthRule(Struct, frozen=True):
     """``name``: the option; ``what``: "allocated" or "reserved", whose peak may grow by ``growth``."""
 
     name: str
@@ -34,8 +32,7 @@ class GrowthRule:
     growth: Growth
 
 
-@dataclass(frozen=True)
-class Rules:
+class Rules(Struct, frozen=True):
     """``max_peak``, ``max_reserved``, ``max_device_used``: bytes. ``fits``: bytes for the allocator on which the traces
     have to run, replayed. ``fail_on``: kinds of findings, each one of ``FAILING_KINDS``.
     """

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from snapreport.findings.advice_context import AdviceContext
 from snapreport.integers import is_among
@@ -90,8 +89,7 @@ def is_inner(born: str, freed: str) -> pl.Expr:
     return ~is_last
 
 
-@dataclass(frozen=True)
-class WaitingGraphs:
+class WaitingGraphs(Struct, frozen=True):
     """Graphs of several forward passes that are alive at the peak.
 
     mask: Bool per allocation, activations of the lines that made some in each of them. passes: how many, 1 where there

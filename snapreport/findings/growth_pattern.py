@@ -7,10 +7,10 @@ sawtooth, and a tensor that takes the place of its like add nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
+from msgspec import Struct
 
 FEWEST_GROWTHS = 4
 """Fewer show no trend: a cache with three entries has as many."""
@@ -24,8 +24,7 @@ _MIN_DURATION = 0.25
 """The share of the repetitions that growth lasts for at least: later, it may be the build-up of something new."""
 
 
-@dataclass(frozen=True)
-class Growth:
+class Growth(Struct, frozen=True):
     """Growth of one line.
 
     ``status``: "grows"; "suspect" where it may, and the trace is too short to tell; ``count``: growths. ``at``: Int64,
@@ -82,8 +81,7 @@ def growth_of(levels: np.ndarray, least: float) -> Growth | None:
     return _growth("grows" if grows else "suspect", added, at, count)
 
 
-@dataclass(frozen=True)
-class SingleGrowth:
+class SingleGrowth(Struct, frozen=True):
     """A line that grows once and keeps it: a buffer made late, or a leak whose next moment was not recorded.
 
     ``is_open``: whether something that grows after every so many repetitions may have grown once so far.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from snapreport.contracts.finding import Evidence, Link, Row
 from snapreport.findings.allocation_growth import GrowingStack, growing_stacks, loop_allocations, single_growths
@@ -69,8 +69,7 @@ class LeakEvidence(Evidence):
     needed_peak_bytes: int
 
 
-@dataclass(frozen=True)
-class LeakVerdict:
+class LeakVerdict(Struct, frozen=True):
     """Whether a device leaks. ``status``: "unknown" where the recording cannot show it; ``reason``: a sentence."""
 
     status: Literal["leak", "none", "unknown"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from msgspec import Struct
+from msgspec.structs import replace
 
 from snapreport.allocator.minimum import minimum_memory
 from snapreport.allocator.settings import parse_settings
@@ -16,8 +17,7 @@ MOST_EVENTS = 60_000
 _TRIED = tuple(text for text in TRIED_SETTINGS if not text.startswith("garbage"))
 
 
-@dataclass(frozen=True)
-class MemoryNeeded:
+class MemoryNeeded(Struct, frozen=True):
     """available: bytes that the allocator had. least: bytes with which the run as recorded does not fail, under its own
     settings or with expandable segments. tried: settings under which it fails with what was available.
     """

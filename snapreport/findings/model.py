@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from snapreport.contracts.finding import Evidence, Finding, Severity
 from snapreport.snapshot import Snapshot
@@ -14,8 +15,7 @@ __all__ = ["SEVERITIES", "Finding", "FindingKind", "order"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 
 
-@dataclass(frozen=True)
-class FindingKind:
+class FindingKind(Struct, frozen=True):
     """A kind of finding, declared by its rule.
 
     name: in JSON. label: shown before a finding's title; a title that begins with it is split there. evidence: the

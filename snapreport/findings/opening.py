@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from snapreport.findings.oom import retries
 from snapreport.snapshot import Snapshot
 
 
-@dataclass(frozen=True)
-class Opening:
+class Opening(Struct, frozen=True):
     """``snapshot``: number of the file; ``device``: number of the device in it; ``index``: the device's place among
     all devices of all files, as the page counts them; ``event``: the position to show, -1 before the first event.
     """

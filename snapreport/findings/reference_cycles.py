@@ -6,10 +6,9 @@ collector, which frees many of them together.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import polars as pl
+from msgspec.structs import replace
 
 from snapreport.contracts.finding import Evidence, Link
 from snapreport.findings.allocation_growth import min_growth_bytes

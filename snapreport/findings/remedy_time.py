@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from snapreport.findings.advice_context import AdviceContext
 from snapreport.findings.graphs import backward_passes
@@ -21,8 +21,7 @@ BUSY = 0.8
 """Of a step. A device that waits for the host for the rest waits longer with more kernels to start."""
 
 
-@dataclass(frozen=True)
-class StepCost:
+class StepCost(Struct, frozen=True):
     """Microseconds that a remedy adds to the median profiled step of ``step_us``; of a device that is busy for less
     than :data:`BUSY` of it, at least that.
     """

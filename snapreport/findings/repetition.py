@@ -7,10 +7,10 @@ intervals, as in a decode loop that appends one token at a time.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
+from msgspec.structs import replace
 
 from snapreport.findings.loop_end import end_of_loop
 from snapreport.findings.loop_lines import loop_anchors, outside_modules
@@ -41,8 +41,7 @@ _MIN_LEFT = 1 << 20
 """Bytes of an encoder's graph, beside buffers that modules make once."""
 
 
-@dataclass(frozen=True)
-class Repetitions:
+class Repetitions(Struct, frozen=True):
     """``bounds``: Int64 places in a curve (event + 1, 0 is before the first); repetition k is ``[bounds[k], bounds[k +
     1])``. ``unit``: what one is called, "step", "cycle" or "iteration". ``source``: what shows them.
 
@@ -158,8 +157,7 @@ def _is_loop(timeline: DeviceTimeline, bounds: np.ndarray) -> bool:
     return len(hit) >= _MIN_LOOP_SHARE * (len(bounds) - 1)
 
 
-@dataclass(frozen=True, eq=False)
-class _Births:
+class _Births(Struct, frozen=True, eq=False):
     """Allocations by stack, those of a stack in order of birth; int64 each. place: in a curve, of the birth."""
 
     stack: np.ndarray

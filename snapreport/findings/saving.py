@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
 from snapreport.contracts.finding import Row
 from snapreport.findings.selection import select
@@ -39,8 +38,7 @@ class SavingRow(Row):
     high_bytes: int | UnsetType = UNSET
 
 
-@dataclass(frozen=True)
-class Saving:
+class Saving(Struct, frozen=True):
     """A change to some allocations, and the peak after it.
 
     mask: Bool per allocation, those that change. query: selects exactly these. fraction: of each one's bytes that goes,

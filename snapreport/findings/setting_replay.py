@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from snapreport.allocator.check import self_check
 from snapreport.allocator.placement import placements
@@ -20,8 +22,7 @@ PLACEMENTS = 2
 """A statement has to hold with new segments above all others and below them: PyTorch breaks ties by address."""
 
 
-@dataclass(frozen=True)
-class SettingReplay:
+class SettingReplay(Struct, frozen=True):
     """Peak reserved bytes under the recorded settings and with the setting, likewise retries, and the ``oom`` events
     that would not have happened: of several placements of new segments the worst for the setting. fresh: the trace did
     not start empty, and both start with what was live then, allocated in order of address.

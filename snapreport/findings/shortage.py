@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from snapreport.findings.fragmentation import expandable_setting
 from snapreport.findings.free_memory_reachability import SMALL_SEGMENT, FreeMemory, Request, reachable_free_memory
@@ -20,8 +21,7 @@ FULL_SHARE = 0.9
 """Share of reserved plus device-free memory that is allocated: from this share on the device counts as full."""
 
 
-@dataclass(frozen=True)
-class Shortage:
+class Shortage(Struct, frozen=True):
     """The bytes around one failure.
 
     requested: as the allocator rounded it. device_free: None where it was not recorded. unused: reserved, less

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from snapreport.contracts.diff import SeriesDevice, SeriesStack
 from snapreport.findings.allocation_growth import theil_sen
@@ -31,8 +31,7 @@ _MAX_LISTED = 20
 _TOTALS = ("peak_allocated_bytes", "end_allocated_bytes", "peak_reserved_bytes", "end_reserved_bytes")
 
 
-@dataclass(frozen=True)
-class FollowedStack:
+class FollowedStack(Struct, frozen=True):
     """One stack through a series. ``stack``: its number in the last snapshot; ``place``: the line that names it.
     ``bytes``, ``counts``: of what is live at the end of each snapshot; ``slope``: bytes a snapshot (Theil–Sen);
     ``grows``: whether that is growth and not noise.
@@ -46,8 +45,7 @@ class FollowedStack:
     grows: bool
 
 
-@dataclass(frozen=True)
-class DeviceSeries:
+class DeviceSeries(Struct, frozen=True):
     """One device of a series. ``devices``: its number in each snapshot; ``totals``: numbers of each snapshot by key of
     ``stats --json``; ``slope``: of what is allocated at the end; ``stacks``: growing ones first, the fastest of each
     first.
@@ -64,8 +62,7 @@ class DeviceSeries:
         return [stack for stack in self.stacks if stack.grows]
 
 
-@dataclass(frozen=True)
-class SnapshotSeries:
+class SnapshotSeries(Struct, frozen=True):
     """``snapshots``: in order; ``order``: what they are ordered by."""
 
     snapshots: list[Snapshot]

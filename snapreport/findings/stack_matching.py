@@ -12,11 +12,11 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
 import polars as pl
+from msgspec import Struct, field
 
 from snapreport.findings.renamed_files import LEAST_SHARE, renamed_files
 from snapreport.reading.noise import NOISE, recorded_flags
@@ -28,8 +28,7 @@ _INSTALLED = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class Matching:
+class Matching(Struct, frozen=True):
     """``before``, ``after``: Int64, the number of the common identity of each stack of either recording.
 
     Identities are 0 … ``count`` - 1; those below ``both`` occur on both sides. Stack 0, the empty one, is identity 0.
@@ -97,8 +96,7 @@ def _is_same_code(first: _Shapes, second: _Shapes, frames: np.ndarray) -> bool:
     return sum(first.keys[stack] in known for stack in stacks.tolist()) >= LEAST_SHARE * max(len(stacks), 1)
 
 
-@dataclass
-class _Shapes:
+class _Shapes(Struct):
     """A recording's stacks without noise. ``flat``: function of each frame (until numbered: row of ``functions``)."""
 
     functions: pl.DataFrame

@@ -7,9 +7,8 @@ are alike if they have the same stack trace and stream, and sizes of which one c
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from snapreport.allocator.trace import ALLOC, EMPTY_CACHE, FREE, Trace
 from snapreport.findings.stack_matching import stack_matching
@@ -21,8 +20,7 @@ FIRST_RUN = 64
 STREAMS = 4096
 
 
-@dataclass(frozen=True)
-class Alignment:
+class Alignment(Struct, frozen=True):
     """other: Int64 by allocation id of the first recording, the id in the second, -1 where it has none. insertions:
     operations that only one of the two has; None where there are too many to align.
     """
@@ -31,8 +29,7 @@ class Alignment:
     insertions: int | None
 
 
-@dataclass(frozen=True)
-class Operations:
+class Operations(Struct, frozen=True):
     """Requests, frees and releases of a trace, in order.
 
     alike: Int64, equal where two may be the same. size: Int64 bytes of a request, 0 of others. is_request: Boolean.

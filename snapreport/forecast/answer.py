@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
+from msgspec import Struct
+from msgspec.structs import replace
 
 from snapreport.allocator.cards import CARDS
 from snapreport.allocator.whatif import WhatIf
@@ -39,8 +40,7 @@ BATCH = "batch"
 """The name of the number whose growth one recording shows."""
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(Struct, frozen=True):
     """at: the value of each recording; may be empty for one recording. to: values to foretell, beside those of the
     recordings. name: of the number. memory: bytes for the allocator, None for the cards alone. settings: in
     PYTORCH_CUDA_ALLOC_CONF's syntax.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from snapreport.forecast.prediction import DeviceFit, PeakMoment
 
@@ -12,8 +12,7 @@ MOST_MOMENTS = 40
 """Values whose peak is looked at: one costs a sum over the trace, 30 ms for a million events."""
 
 
-@dataclass(frozen=True)
-class PeakBend:
+class PeakBend(Struct, frozen=True):
     """From ``value`` on one more unit adds ``after`` bytes to the peak allocated, below it ``before``.
 
     event_before, event_after: the moments of the peak, of the recording ``own`` (an index).

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from snapreport.forecast.prediction import ROOM, DeviceFit
 
@@ -13,8 +13,7 @@ MOST = 64
 """Times the largest recorded value: nothing is foretold beyond."""
 
 
-@dataclass(frozen=True)
-class Largest:
+class Largest(Struct, frozen=True):
     """value: the largest one that runs and below which none was found that fails; 0 where not even 1 runs. is_limit:
     the search ended there, and larger ones may run. retries: of the replay at it.
     """

@@ -6,11 +6,11 @@ Of one recording alone, what grows with the batch is taken from categories (``ba
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from snapreport.allocator.placement import Ascending
 from snapreport.allocator.replay import Replayed, replay
@@ -35,8 +35,7 @@ ROOM = 0.08
 batches on PyTorch 2.9 and 2.15, 502 are within that range (``python -m benchmarks fit``), of ten others 162 of 168."""
 
 
-@dataclass(frozen=True)
-class Prediction:
+class Prediction(Struct, frozen=True):
     """One value. peak_allocated, peak_reserved, low, high: bytes; all but the first None where a request fails in the
     memory. low, high: with allocations of unknown growth as they were recorded, on the smallest device that the
     recording may be from, and grown with the value, as in peak_reserved; of one recording alone with :data:`ROOM` on
@@ -53,16 +52,14 @@ class Prediction:
     confidence: Confidence
 
 
-@dataclass(frozen=True)
-class PeakMoment:
+class PeakMoment(Struct, frozen=True):
     """The event of the peak at some value, in the recording ``own`` (an index) whose operations stand for it."""
 
     own: int
     event: int
 
 
-@dataclass(frozen=True)
-class LeftOut:
+class LeftOut(Struct, frozen=True):
     """What the other recordings foretell of the one at ``value``: bytes, None where they cannot be fitted."""
 
     value: float

@@ -7,10 +7,11 @@ How much it is follows from the shape (``setReduceConfig`` in ATen/native/cuda/R
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from snapreport.allocator.trace import ALLOC, FREE, Trace
 from snapreport.timeline.curves import allocated_curve
@@ -36,8 +37,7 @@ BEFORE_HOPPER = 221_184
 """
 
 
-@dataclass(frozen=True)
-class Sums:
+class Sums(Struct, frozen=True):
     """Sums over rows in a trace, in order; Int64, a row for each.
 
     at: the operation that requests the result. result: its id. counted: id of an allocation that has as many rows as
@@ -96,8 +96,7 @@ def scratch_bytes(rows: np.ndarray, columns: np.ndarray, threads: int) -> tuple[
     return parts, np.where(is_split, PART * shape.grid, 0)
 
 
-@dataclass(frozen=True)
-class _Shape:
+class _Shape(Struct, frozen=True):
     """Of a kernel, Int64: threads in a block, columns that a block has, blocks over all columns, rows of a thread."""
 
     threads: np.ndarray

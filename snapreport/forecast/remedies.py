@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
 
 from snapreport.allocator.minimum import minimum_memory
 from snapreport.allocator.placement import Ascending
@@ -38,8 +39,7 @@ PROPORTIONAL = ("accumulation", "mixed-precision")
 tensors remove them, and what one removed the next cannot remove again."""
 
 
-@dataclass(frozen=True, eq=False)
-class Remedy:
+class Remedy(Struct, frozen=True, eq=False):
     """rule, do, effort, confidence, where: as in advice. mask: Bool per allocation, None for a setting of the allocator
     (``setting``). fraction: of each one's bytes that goes.
     """
@@ -54,8 +54,7 @@ class Remedy:
     setting: str = ""
 
 
-@dataclass(frozen=True)
-class RemedySet:
+class RemedySet(Struct, frozen=True):
     """Remedies applied together, replayed. peaks: bytes. retries: of the replay."""
 
     remedies: tuple[Remedy, ...]
@@ -64,8 +63,7 @@ class RemedySet:
     retries: int
 
 
-@dataclass(frozen=True)
-class RemedyAnswer:
+class RemedyAnswer(Struct, frozen=True):
     """needed: bytes for the allocator with which the program runs as it was recorded; None where that is not known.
     fits: whether that is no more than ``memory``. sets: cheapest first, empty where the program fits as it is, or none
     does. least: where none does, the least that any needs; lowest: the remedies of that one. ends_at_failure: the

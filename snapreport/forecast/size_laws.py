@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 UNKNOWN, ADOPTED, CONSTANT, LINEAR, QUADRATIC = range(5)
 """Where a law comes from. UNKNOWN: only one recording has the allocation. ADOPTED: so it is, and others of exactly its
@@ -15,8 +14,7 @@ SHIFT = 2
 """By how much a part of a sequence may be shorter than it: ``logits[:, :-1]`` and the like."""
 
 
-@dataclass(frozen=True)
-class SizeLaws:
+class SizeLaws(Struct, frozen=True):
     """Bytes of each allocation as ``a + b * value + c * value**2``.
 
     coefficients: Float64, (allocations, 3): a, b, c. kind: Int8. is_proven: Boolean; the sizes are constant, or exactly

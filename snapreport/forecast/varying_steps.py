@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.own_code import own_places
@@ -15,8 +14,7 @@ LEAST_SHARE = 0.02
 differ by nothing, nine of other shapes in each step by 3% to 100% in one of two recordings."""
 
 
-@dataclass(frozen=True)
-class VaryingLine:
+class VaryingLine(Struct, frozen=True):
     """line: of the program, the one with the most bytes that differ. bytes: that differ in all lines, of the
     ``requested_bytes`` of the largest step.
     """

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from statistics import fmean, median
+
+from msgspec import Struct
 
 _TO_SIGMA = 1.4826  # of a normal distribution: the standard deviation by the median absolute deviation
 _CHANGE_TO_SIGMA = 0.8862  # and by the mean absolute difference of two values
@@ -22,8 +23,7 @@ _WIDTH = 3.0
 _LEAST_SHARE = 0.005
 
 
-@dataclass(frozen=True)
-class Level:
+class Level(Struct, frozen=True):
     """The values from ``first`` to before ``end`` lie within ``low`` and ``high`` around ``middle``; is_confirmed: by
     another value after the first.
     """

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from markupsafe import Markup
+from msgspec import Struct
 
 from snapreport import terminal
 from snapreport.contracts.history import CommitMemory, HistoryDocument
@@ -20,14 +20,12 @@ _WIDTH, _HEIGHT = 900, 180
 _PLACES = 12
 
 
-@dataclass(frozen=True)
-class Chart:
+class Chart(Struct, frozen=True):
     title: str
     picture: Markup
 
 
-@dataclass(frozen=True)
-class HistoryRow:
+class HistoryRow(Struct, frozen=True):
     """A row of the table of commits, as text."""
 
     name: str
@@ -38,8 +36,7 @@ class HistoryRow:
     torch: str
 
 
-@dataclass(frozen=True)
-class HistoryPage:
+class HistoryPage(Struct, frozen=True):
     """What the template shows. places: (function and file, first, last, curve)."""
 
     title: str

@@ -6,8 +6,10 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from snapreport import progress
 from snapreport.errors import SnapshotError
@@ -118,8 +120,7 @@ def by_path(snapshots: Sequence[Snapshot]) -> dict[str, Snapshot]:
     return found
 
 
-@dataclass(frozen=True)
-class PageOptions:
+class PageOptions(Struct, frozen=True):
     """What a job's report shows and omits.
 
     detail: ranks to show in full: "worst" (the one that ran out of memory first, else the highest peak), "median", or

@@ -10,11 +10,11 @@ again. What fits none of these has no cause.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import reduce
 from math import gcd
 
 import numpy as np
+from msgspec import Struct
 
 from snapreport.contracts.job import CauseKind
 from snapreport.jobs.digest_model import DigestStack
@@ -49,8 +49,7 @@ _ATTENTION = re.compile(r"attn|attention|sdpa|softmax", re.IGNORECASE)
 _EXPERT = re.compile(r"expert|moe(?![a-z])|mixture", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class Cause:
+class Cause(Struct, frozen=True):
     """kind: see ``contracts.job.JobCause``. factor: how many times as large, or as many; count: of layers, experts or
     models more, 0 where the ratios do not say. stack: the row of ``Job.stacks`` that a leak is in, else None.
     """

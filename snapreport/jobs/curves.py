@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from snapreport.timeline.annotations import clock_of
 from snapreport.timeline.build import DeviceTimeline
@@ -14,8 +13,7 @@ METRICS = ("allocated", "reserved", "unused")
 """Bytes allocated, bytes reserved, and bytes reserved but not allocated."""
 
 
-@dataclass(frozen=True)
-class Curve:
+class Curve(Struct, frozen=True):
     """first, last: Int64, the range of each column: step numbers, event indices, or µs since the epoch. allocated,
     reserved, unused: Int64 bytes, the maximum within each column.
     """

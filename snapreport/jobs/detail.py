@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from snapreport.errors import SnapshotError
 from snapreport.jobs.digest import rank_device
@@ -17,8 +18,7 @@ from snapreport.snapshot import Snapshot, load
 DEFAULT_DETAIL = ("worst", "median")
 
 
-@dataclass(frozen=True)
-class RankReader:
+class RankReader(Struct, frozen=True):
     """Reads a rank's snapshot with the options of its digest, by the job's path for it. Can be sent to any process.
 
     rules, inference: as in ``snapreport.load``. real: the real paths of files that a redacted job renamed.

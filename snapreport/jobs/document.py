@@ -7,10 +7,10 @@ every key for readers of the file.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from snapreport.contracts import plain
 from snapreport.contracts.job import JobDocument
@@ -37,8 +37,7 @@ MOST_FINDINGS = 40
 RANK_SOURCES = ("recording", "file name", "order")
 
 
-@dataclass(frozen=True)
-class Detail:
+class Detail(Struct, frozen=True):
     """A rank shown in full. snapshot, device: their numbers on the page. why: "worst", "median" or "given"."""
 
     row: int
@@ -47,8 +46,7 @@ class Detail:
     why: str
 
 
-@dataclass(frozen=True, eq=False)
-class JobPageData:
+class JobPageData(Struct, frozen=True, eq=False):
     """``manifest``: the value of ``job``; ``columns``: by section; ``heat``: the data of the heat map."""
 
     manifest: dict[str, Any]

@@ -9,11 +9,12 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
+
+from msgspec import Struct
 
 from snapreport import progress, supervision
 from snapreport.available_memory import available_memory
@@ -44,8 +45,7 @@ DASK_SECONDS = 300.0
 _KILLED = "the process that read it was killed, for lack of memory or because it did not end"
 
 
-@dataclass(frozen=True)
-class DigestResult:
+class DigestResult(Struct, frozen=True, dict=True):
     """``data``: the digest's bytes, or None with a one-line ``error``."""
 
     data: bytes | None

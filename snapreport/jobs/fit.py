@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from snapreport import progress
 from snapreport.contracts.fit import FirstRank, FitDocument, FitPrediction, FitRank
@@ -46,8 +47,7 @@ def fit_job(jobs: Sequence[Job], question: Question, read: Callable[[str], Snaps
     return document
 
 
-@dataclass
-class _First:
+class _First(Struct):
     """The rank that fails first in ``memory`` bytes, of those looked at, and others that fail at the same value."""
 
     card: str | None

@@ -13,9 +13,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from snapreport.jobs.roles import PARAMETER_SHARE, find_roles
 from snapreport.jobs.slopes import fitted_lines, is_slope, robust_deviation
@@ -29,8 +28,7 @@ APART = 3
 """Minimum ratio of the gaps between levels to those within."""
 
 
-@dataclass(frozen=True, eq=False)
-class Group:
+class Group(Struct, frozen=True, eq=False):
     """Similar ranks. rows: ascending. expected: Float64 bytes at the peak by row and stack that a rank of this group
     should have; ``totals``: Float64, their totals. slope: bytes from one rank to the next, None for a level.
     is_judged: whether the group is large and uniform enough to call one of its ranks an outlier.

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from snapreport.jobs.digest_model import METRICS, DigestCurve
 from snapreport.jobs.reduce import Job
@@ -19,8 +18,7 @@ CLIP_ABOVE, CLIP_AT, CLIP_SHARE = 2, 1.25, 0.9
 above twice that."""
 
 
-@dataclass(frozen=True, eq=False)
-class HeatAxis:
+class HeatAxis(Struct, frozen=True, eq=False):
     """One x axis. key: "step", "time" or "event"; first, last: Int64, the range of each column: step numbers, µs since
     the job's first event, or thousandths of each rank's own trace. note: a caveat. cells: UInt16 by metric, ranks by
     columns: 0 for no data, otherwise 1 + the level.
@@ -35,8 +33,7 @@ class HeatAxis:
     cells: dict[str, np.ndarray]
 
 
-@dataclass(frozen=True, eq=False)
-class Heat:
+class Heat(Struct, frozen=True, eq=False):
     """scale: bytes per level. origin_us: µs since the epoch of time 0, None without times."""
 
     scale: int

@@ -5,9 +5,9 @@ from __future__ import annotations
 import base64
 import struct
 import zlib
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from snapreport.jobs.heat import Heat, clipped_end
 from snapreport.number_format import bytes_text, count_text
@@ -21,8 +21,7 @@ _STOPS = ("#f7f3c6", "#b5dd8a", "#4db39b", "#2f7ca3", "#3b4a94", "#2d1253")
 _UNKNOWN = "#e4e4e4"
 
 
-@dataclass(frozen=True)
-class HeatPicture:
+class HeatPicture(Struct, frozen=True):
     """uri: a PNG as a data URI. width, height: in CSS pixels. title, low, high: labels of the colour scale; colours:
     samples between both ends; note: values beyond the scale.
     """

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from snapreport.jobs.reduce import Job
 from snapreport.number_format import share_text
@@ -14,8 +13,7 @@ MIN_IMBALANCE = 0.03
 """Share of the worst rank's peak below which peaks count as even."""
 
 
-@dataclass(frozen=True)
-class Imbalance:
+class Imbalance(Struct, frozen=True):
     """worst: the row with the largest peak, ``worst_bytes``; median of all. share: how far the median is below the
     worst peak, as a share of it. unused: bytes that the other ranks together could use until they are as high.
     """

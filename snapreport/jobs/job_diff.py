@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from snapreport.contracts.job import GroupDiff, JobDiffDocument, PlaceChange, RankBytes, RankDiff, WorstRank
 from snapreport.errors import SnapshotError
@@ -22,8 +22,7 @@ MIN_SHARE = 0.005
 """Share of the earlier peak; a smaller change counts as none."""
 
 
-@dataclass(frozen=True)
-class RankChange:
+class RankChange(Struct, frozen=True):
     """before, after: peak bytes. places: as in ``GroupChange``, of this rank."""
 
     rank: int
@@ -32,8 +31,7 @@ class RankChange:
     places: list[tuple[str, int]]
 
 
-@dataclass(frozen=True)
-class GroupChange:
+class GroupChange(Struct, frozen=True):
     """A group of the later job. ranks: its ranks that both jobs have. before, after: median peak bytes; change: the
     median of their changes. places: (function and file, median change in bytes), largest first; without lines, since
     edits move them. apart: ranks that changed otherwise than the group, most first.
@@ -52,8 +50,7 @@ class GroupChange:
         return abs(self.change) < MIN_SHARE * max(self.before, 1) and not self.places
 
 
-@dataclass(frozen=True)
-class JobDiff:
+class JobDiff(Struct, frozen=True):
     """worst: (rank, bytes) of each job. changes: (rank, bytes before, bytes after) of each rank in both jobs.
     outlier_sentences: what the new outliers hold more than their groups.
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from snapreport.jobs.job_diff import GroupChange, JobDiff, job_diff_headline
 from snapreport.jobs.rank_text import ranks_text
@@ -12,8 +12,7 @@ from snapreport.report.page import render_plain
 MOST_ROWS = 256
 
 
-@dataclass(frozen=True)
-class DiffGroup:
+class DiffGroup(Struct, frozen=True):
     """A row of the table of groups, as text; places: (change, function and file), of single ranks with their number."""
 
     name: str
@@ -23,8 +22,7 @@ class DiffGroup:
     places: list[tuple[str, str]]
 
 
-@dataclass(frozen=True)
-class DiffRank:
+class DiffRank(Struct, frozen=True):
     """A row of the table of ranks, as text. share: percentage of the largest change of any rank."""
 
     rank: int
@@ -35,8 +33,7 @@ class DiffRank:
     share: int
 
 
-@dataclass(frozen=True)
-class DiffPage:
+class DiffPage(Struct, frozen=True):
     """What the template shows. ranks: the largest changes first."""
 
     title: str

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from snapreport.jobs.groups import Group
 from snapreport.jobs.slopes import robust_deviation
@@ -31,8 +30,7 @@ STACK_SHARE = 0.05
 MOST_OUTLIERS, MOST_STACKS = 32, 10
 
 
-@dataclass(frozen=True)
-class Outlier:
+class Outlier(Struct, frozen=True):
     """A rank above its group. row, group: indices. bytes_above: its peak less the expected bytes of its group. stacks:
     (stack, bytes above, bytes, expected bytes), most above first.
     """

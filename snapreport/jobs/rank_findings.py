@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from snapreport.jobs.digest_model import DigestFinding
 from snapreport.jobs.reduce import Job
@@ -16,8 +17,7 @@ MUCH_MORE = 1.1
 """Times the bytes that a finding is shown with: the rank with the most is named from there on."""
 
 
-@dataclass(frozen=True)
-class MergedFinding:
+class MergedFinding(Struct, frozen=True):
     """A finding with the rows that have it. row: the one whose title and detail it has; None if it is equally large on
     all. most: the row where it is largest and its bytes there, None unless that is much more.
     """

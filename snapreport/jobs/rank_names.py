@@ -15,7 +15,8 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from snapreport import supervision
 from snapreport.errors import SnapshotError
@@ -36,8 +37,7 @@ _TITAN_OOM = re.compile(r"^(?:step|iteration)_\d{1,15}_exit$")  # written only w
 _ENDINGS = (".gz", ".zst", ".xz", ".bz2", ".pickle", ".pkl", ".pt", ".pth", ".digest")
 
 
-@dataclass(frozen=True)
-class NameFacts:
+class NameFacts(Struct, frozen=True):
     """Facts from a path. rank, step (of training): None if not in the path. oom: whether the snapshot was written
     because memory ran out.
     """

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from snapreport.jobs.digest_model import DigestStack
 from snapreport.sentence import code_part, place_part, rank_part
@@ -11,8 +12,7 @@ from snapreport.sentence import code_part, place_part, rank_part
 _NAMED = 12  # ranks listed one by one
 
 
-@dataclass(frozen=True)
-class JobSentence:
+class JobSentence(Struct, frozen=True):
     """rows, stack: the subject of the sentence, for selection on the page."""
 
     text: str

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct, structs
 
 from snapreport.jobs.reduce import Job
 from snapreport.reading.paths import file_name
 from snapreport.reading.redaction import HIDDEN, Redaction
 
 
-@dataclass(frozen=True)
-class RedactedJob:
+class RedactedJob(Struct, frozen=True):
     """``shown``: the new name of each path."""
 
     job: Job
@@ -35,11 +34,11 @@ def redacted_job(job: Job, redaction: Redaction) -> RedactedJob:
     shown: dict[str, str] = {}
     for path, name in names.items():
         shown[path] = name if name not in shown.values() else f"{name} ({len(shown) + 1})"
-    renamed = dataclasses.replace(
+    renamed = structs.replace(
         job,
-        rows=[dataclasses.replace(row, path=shown[row.path]) for row in job.rows],
+        rows=[structs.replace(row, path=shown[row.path]) for row in job.rows],
         failed=[
-            dataclasses.replace(row, path=shown[row.path], error=row.error.replace(row.path, shown[row.path]))
+            structs.replace(row, path=shown[row.path], error=row.error.replace(row.path, shown[row.path]))
             for row in job.failed
         ],
         left_out=[shown[path] for path in job.left_out],

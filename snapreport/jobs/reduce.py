@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+from msgspec import Struct, field
 
 from snapreport.errors import SnapshotError
 from snapreport.findings.comparable import natural_key
@@ -28,8 +28,7 @@ from snapreport.jobs.stack_identity import EMPTY
 MODEL_STATE = ("parameter", "gradient", "optimizer state")
 
 
-@dataclass(frozen=True)
-class Failed:
+class Failed(Struct, frozen=True):
     """A file that could not be read. rank: None if its name does not contain it."""
 
     rank: int | None
@@ -37,24 +36,21 @@ class Failed:
     error: str
 
 
-@dataclass(frozen=True)
-class FirstOom:
+class FirstOom(Struct, frozen=True):
     """The first failure of a row. ``us``: by its host's clock."""
 
     row: int
     oom: DigestOom
 
 
-@dataclass(frozen=True)
-class Clock:
+class Clock(Struct, frozen=True):
     """Whether times of different ranks can be compared, and why."""
 
     is_comparable: bool
     sentence: str
 
 
-@dataclass(frozen=True, eq=False)
-class Job:
+class Job(Struct, frozen=True, eq=False, dict=True):
     """A job. rows: ascending by rank. left_out: files of the same ranks that are older than those compared. world_size:
     None if not recorded. left_out_sources: their names in their digests, by path. undecided: how many of them are not
     known to be older. report_names: of the ranks' own reports, by path. run, restart: the run and its attempt, where
@@ -194,8 +190,7 @@ class Job:
         return by_peak[(len(by_peak) - 1) // 2]
 
 
-@dataclass(frozen=True)
-class _RankFile:
+class _RankFile(Struct, frozen=True):
     """A file of a job. rank: None where nothing says it; step: of training."""
 
     path: str

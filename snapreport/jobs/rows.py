@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 
 import numpy as np
+from msgspec import Struct
 from msgspec.structs import replace
 
 from snapreport.jobs.digest import read_digest
@@ -24,8 +24,7 @@ FindingKey = tuple[str, str, str]
 """Kind, rule, and the stack for kinds that are separate for each stack: equal for the same finding on all ranks."""
 
 
-@dataclass(frozen=True, eq=False)
-class Packed:
+class Packed(Struct, frozen=True, eq=False):
     """A compact digest. data: the file's bytes. digest: without curves, stacks, findings and ends of steps.
 
     stack_ids, stack_bytes: UInt64 identity and Int64 bytes at the peak of each stack; stack_most, stack_most_count:
@@ -53,8 +52,7 @@ class Packed:
         return curves_of(unpack(self.data))
 
 
-@dataclass(frozen=True, eq=False)
-class Row:
+class Row(Struct, frozen=True, eq=False):
     """A rank. rank: its number. rank_source: where the number comes from. path: of its snapshot or digest."""
 
     rank: int

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
+
+from msgspec import Struct, field
 
 from snapreport.errors import SnapshotError
 from snapreport.jobs.digest_model import Digest
@@ -20,8 +21,7 @@ START_APART_US = 60_000_000
 _NAMED = 5
 
 
-@dataclass
-class Run:
+class Run(Struct):
     """Files of one run. id: of the command that started first. files: indices; end_us: of the last snapshot."""
 
     id: str
@@ -61,8 +61,7 @@ class Run:
         return f"{self.id}{f' of {began}' if began else ''} ({plural(len(self.ranks), 'rank')}{again}{command})"
 
 
-@dataclass(frozen=True)
-class Chosen:
+class Chosen(Struct, frozen=True):
     """The files of a run that a job compares. left_out: those of its other attempts. run: None where no file states it.
     restart: the attempt; others: for each other attempt, its number and files.
     """

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 
 import numpy as np
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from snapreport.jobs.document import Detail, shown_sources
 from snapreport.jobs.headline import headline
@@ -25,8 +26,7 @@ from snapreport.sentence import rank_part, sentence
 MOST_ROWS, MOST_FINDINGS = 64, 12
 
 
-@dataclass(frozen=True)
-class JobTables:
+class JobTables(Struct, frozen=True):
     """Text for the template. ranks: rank, host, device, peak allocated, peak reserved, events, OOMs, trust; groups:
     name, ranks, median, range, memory by category; outliers: a sentence and rows of (bytes above, stack); findings:
     severity, where, title; failed: file and error. picture: the heat map, None if it is empty. in_full: heading of what

@@ -8,11 +8,11 @@ same conversion, ``c10::ApproximateClockToUnixTimeConverter``, so that no shift 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from snapreport.reading.profiler_columns import MEMORY, OPERATORS, PYTHON, Event, integers, nanoseconds
 
@@ -32,8 +32,7 @@ SCHEMA: dict[str, Any] = {
 _CUDA = 1  # c10::DeviceType
 
 
-@dataclass(frozen=True, eq=False)
-class ActivityTrace:
+class ActivityTrace(Struct, frozen=True, eq=False):
     """intervals: a row per activity: ``begin``, ``end`` ns since 1970; ``is_forward``: an operator that creates a node
     of the graph; ``correlation`` of a call and of the kernel that it starts, -1: none;
     ``device``, ``stream`` of kernels and copies, -1: none; ``bytes`` of copies, 0: unknown. allocations: ``time`` ns,

@@ -9,9 +9,8 @@ one strided view. An entry takes 0.1 µs this way; the unpickler takes 0.7 to ma
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from snapreport.reading.entry_tokens import INTEGERS, LONG1, MEMOIZE, NONE, REFERENCES, SHORT_TEXT, Entry
 
@@ -28,15 +27,13 @@ _MASKS = np.array([(1 << 8 * n) - 1 for n in range(_WORD + 1)], np.uint64)
 _NUMBERS = {1: "u1", 2: "<u2", 4: "<i4"}  # by bytes of the opcode's argument; only BININT is signed
 
 
-@dataclass
 class Bytes:
     """Bytes to read. ``words[i]``: the eight bytes from ``i`` on, as a number."""
 
-    data: bytes
-
-    def __post_init__(self) -> None:
-        self.bytes = np.frombuffer(self.data, np.uint8)
-        self.words = np.ndarray((max(0, len(self.data) - 7),), "<u8", buffer=self.data, strides=(1,))
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.bytes = np.frombuffer(data, np.uint8)
+        self.words = np.ndarray((max(0, len(data) - 7),), "<u8", buffer=data, strides=(1,))
 
     def starts(self, key: bytes, at: int, width: int) -> np.ndarray:
         """Int64 places from ``at`` on where an entry with this first key may begin, ``width`` bytes or more before the
@@ -56,8 +53,7 @@ class Bytes:
         return Heads(rows, np.ascontiguousarray(rows.view("<u8").reshape(len(starts), width // _WORD).T))
 
 
-@dataclass
-class Heads:
+class Heads(Struct):
     """The first bytes of n candidates. rows: Void n. words: UInt64 (words, n), eight bytes of each in a line."""
 
     rows: np.ndarray
@@ -67,8 +63,7 @@ class Heads:
         return Heads(self.rows[chosen], self.words.take(chosen, axis=1))
 
 
-@dataclass
-class Layout:
+class Layout(Struct):
     """What entries have in common whose keys are the same, and the opcodes of their values. ``frames``, if present, is
     the last key.
 

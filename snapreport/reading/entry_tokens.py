@@ -6,8 +6,9 @@ places).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
+
+from msgspec import Struct, field
 
 from snapreport.reading.fields import is_pool
 
@@ -35,8 +36,7 @@ class Incomplete(Exception):  # noqa: N818
     """The entry continues after the bytes given."""
 
 
-@dataclass(slots=True)
-class Value:
+class Value(Struct):
     """A key or value of an entry.
 
     start, end: its bytes, ``MEMOIZE`` included. known: its text, whole number or pair of numbers; None for any other.
@@ -50,8 +50,7 @@ class Value:
     reference: int | None = None
 
 
-@dataclass(slots=True)
-class Entry:
+class Entry(Struct):
     """start, end: its bytes. items: its keys and values in turn. memo: memo places that it fills. objects: the texts
     and pairs of numbers among these, by place.
     """

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from snapreport.reading.entry_layouts import POOL_KEYS, TEXT_KEYS
 from snapreport.reading.entry_tokens import MEMOIZE, NONE, REFERENCES, SHORT_TEXT
@@ -24,8 +24,7 @@ Columns = dict[str, tuple[np.ndarray, np.ndarray]]
 """Key → values and Boolean nulls: Int64 whole numbers, Int32 codes of texts and pools (-1: null too)."""
 
 
-@dataclass
-class ParsedEntries:
+class ParsedEntries(Struct):
     """A part of a trace: N entries, of which M were unpickled.
 
     rows: N. unpickled: Int64 M, the rows of these, ascending. columns: N - M values of the other rows by key; keys that

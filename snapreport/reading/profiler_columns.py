@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 import sys
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from snapreport.errors import SnapshotError
 from snapreport.reading.fields import MAX_SIZE, clean
@@ -57,8 +57,7 @@ class Event(msgspec.Struct, gc=False):
     args: _Arguments | None = None
 
 
-@dataclass
-class Intervals:
+class Intervals(Struct):
     """Activities of threads, in file order: begin, end Int64 ns; thread Int32; label Int32 index into ``labels``.
 
     sequence Int64 (-1: none), is_forward Bool (has a sequence number and created its node), is_region Bool: an
@@ -75,8 +74,7 @@ class Intervals:
     labels: list[str]
 
 
-@dataclass
-class Instants:
+class Instants(Struct):
     """The memory events in time order. time Int64 ns, thread Int32, size Int64 bytes (negative: freed), address
     UInt64, device_type and device Int64, allocated and reserved Int64: the profiler's totals after it, -1 if absent.
     """
@@ -91,8 +89,7 @@ class Instants:
     reserved: np.ndarray
 
 
-@dataclass
-class ProfilerColumns:
+class ProfilerColumns(Struct):
     """flows: rows (thread, ns of a forward operator, thread, ns of the backward one) Int64."""
 
     intervals: Intervals

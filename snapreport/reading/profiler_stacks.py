@@ -6,17 +6,15 @@ the latest one of the depth above. Equal chains of labels are one tree node. All
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from snapreport.reading.profiler_columns import Instants, Intervals, ProfilerColumns
 
 MOST_DEPTH = 1000  # Python's own limit on recursion
 
 
-@dataclass
-class CallTree:
+class CallTree(Struct):
     """node: Int64 per interval, its chain of labels. inside: Int64 interval that encloses each memory event, -1 for
     none. parent, label: of each node, parents first; parent -1 at a thread's outermost. enclosing: Int64 interval
     around each interval, -1 for none. order: intervals by depth.

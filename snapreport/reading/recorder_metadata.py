@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from snapreport.reading.device_memory import device_memory
 from snapreport.reading.fields import INT64, SIZE, UINT64, clean, plain, whole_numbers
@@ -40,8 +40,7 @@ _NAME = 300  # of a tensor's name
 _Memory = dict[int, tuple[int, int]]
 
 
-@dataclass(frozen=True)
-class Device:
+class Device(Struct, frozen=True):
     """A device as its driver describes it. stats: ``torch.cuda.memory_stats`` when the snapshot was written.
     resident_threads: that run at once; 0 if unknown.
     """
@@ -53,8 +52,7 @@ class Device:
     resident_threads: int = 0
 
 
-@dataclass(frozen=True)
-class Git:
+class Git(Struct, frozen=True):
     """The working tree that the program ran in; ``remote``, ``root`` and ``dirty`` are None if unknown."""
 
     commit: str
@@ -63,8 +61,7 @@ class Git:
     dirty: bool | None
 
 
-@dataclass(frozen=True, eq=False)
-class RecorderMetadata:
+class RecorderMetadata(Struct, frozen=True, eq=False):
     """A recording as described by its recorder.
 
     reason: why the snapshot was written, one of ``REASONS`` or empty. step: steps completed before that. oom:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import polars as pl
+from msgspec import Struct, field
 
 from snapreport.reading.recorder_metadata import RecorderMetadata
 from snapreport.reading.run_profile import RunProfile
@@ -34,8 +34,7 @@ ACTIVE_STATES = ("active_allocated", *PENDING_STATES)
 SNAPSHOT, PROFILER = "snapshot", "profiler"
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Struct, frozen=True):
     """The events of a trace that a record has: from ``first`` to the one before ``end``, of ``whole`` events."""
 
     first: int
@@ -43,8 +42,7 @@ class Part:
     whole: int
 
 
-@dataclass
-class DeviceRecord:
+class DeviceRecord(Struct):
     """One device's recorded history and final state. A profiler trace has no final state: no segments, and at most one
     block, without a segment, for the allocations made before the trace that outlived it.
 
@@ -71,8 +69,7 @@ class DeviceRecord:
     part: Part | None = None
 
 
-@dataclass(eq=False)
-class Recording:
+class Recording(Struct, eq=False, weakref=True):
     """Everything in one snapshot file, as columns.
 
     Stack s is ``stack_frames[stack_offsets[s]:stack_offsets[s + 1]]``: rows of ``frames``, innermost first. Stack 0 is

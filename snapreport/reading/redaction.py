@@ -7,16 +7,15 @@ else changes: numbers and the stacks of allocations stay the same.
 
 from __future__ import annotations
 
-import dataclasses
 import getpass
 import re
 import socket
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+from msgspec import Struct, structs
 
 from snapreport import supervision
 from snapreport.errors import SnapshotError
@@ -36,8 +35,7 @@ _NOBODY = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Redaction:
+class Redaction(Struct, frozen=True):
     """``patterns``: regular expressions; ``prefixes``: directories that file names are made relative to.
 
     Raises :class:`SnapshotError` for an invalid pattern.
@@ -147,7 +145,7 @@ def _redacted(recording: Recording, hide: _Hide) -> Recording:
         *(_mapped(recording.frames[name], hide.text) for name in recording.frames.columns if name.startswith("fx_")),
     )
     devices = {
-        number: dataclasses.replace(
+        number: structs.replace(
             record,
             events=record.events.with_columns(
                 _actions(record.events["action"], hide),
@@ -156,7 +154,7 @@ def _redacted(recording: Recording, hide: _Hide) -> Recording:
         )
         for number, record in recording.devices.items()
     }
-    return dataclasses.replace(
+    return structs.replace(
         recording,
         name=hide.text(recording.name),
         path=hide.text(recording.name),
@@ -174,13 +172,13 @@ def _redacted(recording: Recording, hide: _Hide) -> Recording:
 
 def _recorder(metadata: RecorderMetadata, hide: _Hide) -> RecorderMetadata:
     process = {key: value for key, value in metadata.process.items() if key != "host"}
-    git = metadata.git and dataclasses.replace(
+    git = metadata.git and structs.replace(
         metadata.git,
         commit=hide.matches(metadata.git.commit) if metadata.git.commit else metadata.git.commit,
         remote=None,
         root=hide.path(metadata.git.root) if metadata.git.root else None,
     )
-    return dataclasses.replace(
+    return structs.replace(
         metadata,
         process=_deep(process, hide.text),
         command=[hide.text(part) for part in metadata.command],
@@ -191,7 +189,7 @@ def _recorder(metadata: RecorderMetadata, hide: _Hide) -> RecorderMetadata:
         options=_deep(metadata.options, hide.text),
         git=git,
         devices={
-            number: dataclasses.replace(device, name=hide.text(device.name), uuid="")
+            number: structs.replace(device, name=hide.text(device.name), uuid="")
             for number, device in metadata.devices.items()
         },
         tensors=metadata.tensors.with_columns(_mapped(metadata.tensors["name"], hide.name)),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Hashable
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
 import polars as pl
+from msgspec import structs
 
 from snapreport.errors import SnapshotError
 from snapreport.reading.activity_trace import ActivityTrace
@@ -43,7 +43,7 @@ class RunProfile:
             return trace
         shown = {name: self._hide(name) for name in trace.intervals["name"].unique().to_list()}
         hidden = trace.intervals.with_columns(name=pl.col("name").replace(shown))
-        return dataclasses.replace(trace, name=self._hide(trace.name), intervals=hidden)
+        return structs.replace(trace, name=self._hide(trace.name), intervals=hidden)
 
     def remember(self, key: Hashable, compute: Callable[[ActivityTrace], Result]) -> Result | None:
         """``compute`` of the activities, once for each key; None without them. One that raises :class:`SnapshotError`

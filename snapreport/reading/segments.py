@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain
 from operator import itemgetter
 from typing import Any
@@ -12,6 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import polars.selectors as cs
+from msgspec import Struct
 
 from snapreport.errors import SnapshotError
 from snapreport.reading.fields import (
@@ -49,8 +49,7 @@ _AT_ONCE = 4096  # blocks
 _NO_STACKS = np.zeros(0, np.int32)
 
 
-@dataclass(frozen=True)
-class _Blocks:
+class _Blocks(Struct, frozen=True):
     """The blocks of a segment, a row of ``segments``, whose address and place in error messages are given."""
 
     blocks: Sequence[Any]

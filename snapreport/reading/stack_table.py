@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from snapreport.reading.frame_table import NUMBER
 
 _AT_ONCE = 1 << 20  # bytes of stacks
 
 
-@dataclass
-class StackTable:
+class StackTable(Struct):
     """The distinct stacks; see ``Recording``. ``renumber[provisional id]`` is the final id."""
 
     frames: pl.DataFrame

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from snapreport.reading.entry_layouts import (
     INT_KEYS,
@@ -32,8 +32,7 @@ _LIST = re.compile(rb"\]\x94(?:\(" + _REFERENCE + rb"+e|" + _REFERENCE + rb"a)",
 _ONE_REFERENCE = re.compile(_REFERENCE, re.DOTALL)
 
 
-@dataclass
-class Candidates:
+class Candidates(Struct):
     """C places where an entry may begin, and what was read of each.
 
     starts, stops: Int64, its bytes. kinds: UInt8. memo: Int64, memo places filled before its list of frames. fills:

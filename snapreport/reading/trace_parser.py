@@ -18,9 +18,9 @@ import pickle
 import statistics
 import time
 from collections import deque
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from snapreport.reading.entry_tokens import Entry, Incomplete, Unusual, read_entry
 from snapreport.reading.events import Codes
@@ -49,8 +49,7 @@ _BRACE, _MARK, _APPENDS, _APPEND = b"}(ea"
 _NEW_LIST = b"]\x94"  # EMPTY_LIST MEMOIZE
 
 
-@dataclass(slots=True)
-class _Unpickled:
+class _Unpickled(Struct):
     """An entry left to the unpickler.
 
     introduced: the stack that it is the first to have. reference: the memo index that its frames refer to, if a trace
@@ -65,8 +64,7 @@ class _Unpickled:
     frames: tuple[int, int] = (0, 0)
 
 
-@dataclass(slots=True)
-class _Run:
+class _Run(Struct):
     """Candidates [first, last) in a row, which fill the memo from ``memo`` on."""
 
     first: int

@@ -6,10 +6,9 @@ tolerance doubles until all rows together are few enough.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from snapreport.packing.columns import Column
 from snapreport.reading.activity_trace import COPY, KERNEL, OPERATOR
@@ -28,8 +27,7 @@ TICK = 100
 COST = "cost"
 
 
-@dataclass(frozen=True)
-class ActivityColumns:
+class ActivityColumns(Struct, frozen=True):
     """``entry``: of the device's manifest; ``columns``: of a section of their own."""
 
     entry: dict[str, object]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from msgspec import Struct
 
 from snapreport.findings.live import category_text
 from snapreport.findings.model import Finding
@@ -22,8 +23,7 @@ NO_NAMES = sentence(
 )
 
 
-@dataclass(frozen=True)
-class Breakdown:
+class Breakdown(Struct, frozen=True):
     """``key``, ``title``: the dimension; ``rows``: bytes, share of the peak, name; most bytes first, then the rest."""
 
     key: str

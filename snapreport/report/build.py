@@ -6,8 +6,10 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from snapreport import progress
 from snapreport.errors import SnapshotError
@@ -28,16 +30,14 @@ if TYPE_CHECKING:
     from snapreport.report.comparison import Comparison
 
 
-@dataclass(frozen=True)
-class Written:
+class Written(Struct, frozen=True):
     """``size``: bytes of the document. ``left_out``: one sentence on what a size limit removed, or "" if nothing."""
 
     size: int
     left_out: str
 
 
-@dataclass(frozen=True)
-class Whole:
+class Whole(Struct, frozen=True):
     """The job that the snapshots of a report belong to. summary: extends the snapshots' summary. add: adds the job's
     columns to theirs.
     """

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from snapreport.number_format import plural
 from snapreport.reading.noise import NOISE, PYTHON, recorded_flags
@@ -18,8 +19,7 @@ Call = tuple[str, bool]
 """``forward dit.py:83``, and whether it is the program's own code."""
 
 
-@dataclass
-class CallNode:
+class CallNode(Struct):
     """A call, with ``values`` summed over all stacks through it; ``weight`` orders and limits what is shown."""
 
     call: Call

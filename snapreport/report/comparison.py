@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
-from msgspec import UNSET
+from msgspec import UNSET, Struct, field
 from msgspec.structs import replace
 
 from snapreport.contracts import plain
@@ -22,8 +21,7 @@ from snapreport.snapshot import Snapshot
 ROWS = 12
 
 
-@dataclass(frozen=True)
-class DiffTable:
+class DiffTable(Struct, frozen=True):
     """A table of the static summary. ``rows``: before, after, change, how, name; ``links``: addresses of lines."""
 
     title: str
@@ -31,8 +29,7 @@ class DiffTable:
     links: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Comparison:
+class Comparison(Struct, frozen=True):
     """``result``: the first snapshot compared with the last; ``series``: all in order, if there are more than two."""
 
     result: SnapshotDiff

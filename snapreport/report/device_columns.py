@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 from msgspec.structs import replace
 
 from snapreport.allocator.settings import read_since_2_12
@@ -24,16 +24,14 @@ from snapreport.timeline.recording_gaps import lost_peaks
 from snapreport.vocabulary import CATEGORIES, CATEGORY_SOURCES
 
 
-@dataclass(frozen=True)
-class DeviceTables:
+class DeviceTables(Struct, frozen=True):
     """``manifest``: the device's entry; ``rows``: events plus allocations plus segments."""
 
     manifest: dict[str, object]
     rows: int
 
 
-@dataclass
-class _Names:
+class _Names(Struct):
     """Strings numbered by first appearance; number 0 is the empty string."""
 
     values: list[str]

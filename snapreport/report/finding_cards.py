@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from urllib.parse import quote
 
 from markupsafe import Markup
+from msgspec import Struct, field
 
 from snapreport.findings.model import Finding
 from snapreport.findings.remedy_place import remedy_sentence
@@ -17,8 +17,7 @@ from snapreport.sentence import bytes_part, listed, parts_of, sentence
 _KINDS = {kind.name: kind for kind in KINDS}
 
 
-@dataclass(frozen=True)
-class FindingCard:
+class FindingCard(Struct, frozen=True):
     """``label``: its kind, shown before the title; ``certainty``: one word; ``basis``: its evidence beyond that stated
     once for the device; ``link``: the page's hash that shows it; ``remedy``: of advice, its effort and place, and
     ``term``, ``url``, PyTorch's own name for it and its documentation; ``chart``: of a leak, its steps; ``rank``: see

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from markupsafe import Markup
+from msgspec import Struct
 
 from snapreport.contracts.fit import FitDevice, FitDocument, FitPrediction, LargestValue
 from snapreport.number_format import bytes_text, device_name, upper_first
@@ -13,16 +12,14 @@ from snapreport.report.fit_text import device_text, ranks_text
 from snapreport.report.page import render_plain
 
 
-@dataclass(frozen=True)
-class FitPageValue:
+class FitPageValue(Struct, frozen=True):
     """A value that can be chosen, and what it needs and where it fits, a sentence each."""
 
     value: str
     answer: list[str]
 
 
-@dataclass(frozen=True)
-class FitPageDevice:
+class FitPageDevice(Struct, frozen=True):
     """A device: its name, its chart, its answer as text, and the values that the slider has; it begins at ``first``."""
 
     name: str
@@ -32,8 +29,7 @@ class FitPageDevice:
     first: int
 
 
-@dataclass(frozen=True)
-class FitPage:
+class FitPage(Struct, frozen=True):
     """What the template shows. ranks: of a job, as text."""
 
     title: str

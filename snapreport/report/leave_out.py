@@ -8,14 +8,14 @@ its stacks.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from snapreport.number_format import size_text
 from snapreport.packing.columns import Encoded, varints_of_zero
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(Struct, frozen=True):
     """A part that can be omitted. ``description``: its name for readers.
 
     ``sections``: sections to remove, by the end of their name. ``columns``: columns whose values become 0, by their
@@ -49,8 +49,7 @@ PARTS = (
 )
 
 
-@dataclass(frozen=True)
-class LeftOut:
+class LeftOut(Struct, frozen=True):
     """The parts to omit. ``limit``, ``full``: bytes allowed, and bytes of the complete report."""
 
     parts: tuple[Part, ...] = ()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+
+from msgspec import Struct, field
 
 from snapreport.contracts.stats import DeviceStats, ModuleMemory
 from snapreport.number_format import bytes_text, share_text
@@ -17,8 +18,7 @@ _OTHER = "other_bytes"
 _KEYS = tuple(f"{name.replace(' ', '_')}_bytes" for name in COLUMNS)
 
 
-@dataclass
-class ModuleRow:
+class ModuleRow(Struct):
     """Modules of one place in the tree. ``name``: their part of the path, "0–9" of ten that are built alike;
     ``modules``: so many; ``depth``: rows above it.
     """

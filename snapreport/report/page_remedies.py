@@ -5,7 +5,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from snapreport.findings.failed_requests import failures
 from snapreport.findings.model import Finding
@@ -21,8 +22,7 @@ from snapreport.sentence import sentence
 from snapreport.snapshot import Snapshot
 
 
-@dataclass(frozen=True)
-class PageRemedy:
+class PageRemedy(Struct, frozen=True):
     """A remedy whose saving was replayed. ``device``: the page's; ``rule``: names it in addresses; ``title``: a
     sentence; ``certainty``, ``effort``: as of a chip; ``query``, ``fraction``: what goes, as in a saving.
     ``failed_events``: those of ``counted_events`` whose requests change; these count as allocated where they failed.
@@ -71,8 +71,7 @@ def page_remedies(
     return remedies
 
 
-@dataclass(frozen=True)
-class PageGrowth:
+class PageGrowth(Struct, frozen=True):
     """What of a device grows with the batch, as queries; ``unsure``: what may. ``device``: the page's."""
 
     device: int

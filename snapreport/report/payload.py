@@ -10,11 +10,10 @@ import contextlib
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from msgspec import convert
+from msgspec import Struct, convert, field
 
 from snapreport import progress
 from snapreport.contracts import plain
@@ -41,15 +40,13 @@ LARGE, SLOW_OF_LARGE = 1 << 20, 64 << 10
 MAIN = "main"
 
 
-@dataclass(frozen=True)
-class Payload:
+class Payload(Struct, frozen=True):
     """``blobs``: name → text, ``main`` first."""
 
     blobs: dict[str, str]
 
 
-@dataclass
-class Sections:
+class Sections(Struct, dict=True):
     """All encoded data of some snapshots for the page; :meth:`payload` packs all or part of it.
 
     ``pending``: section → its columns, which are still being encoded. ``place``: section → blob. ``extra``: more keys

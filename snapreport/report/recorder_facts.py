@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from snapreport.number_format import bytes_text, count_text
 from snapreport.reading.recorder_metadata import Git, RecorderMetadata
@@ -26,8 +27,7 @@ _COMMIT = re.compile(r"[0-9a-f]{40,64}\Z")
 _LONGEST = 400  # characters of a command line
 
 
-@dataclass(frozen=True)
-class Fact:
+class Fact(Struct, frozen=True):
     """A row: ``label``, ``text``, and ``url`` if the text is a link."""
 
     label: str

@@ -6,10 +6,10 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 import numpy as np
+from msgspec import Struct
 
 from snapreport.contracts.check import Check
 from snapreport.findings.run import findings
@@ -26,8 +26,7 @@ _POINTS = 60  # of a line of the chart, each the highest of its events
 _UNITS = (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10))
 
 
-@dataclass(frozen=True)
-class _Annotation:
+class _Annotation(Struct, frozen=True):
     """``place``: file and line, named relative to the checkout where the file is in it; None: nowhere."""
 
     is_error: bool

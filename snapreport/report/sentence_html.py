@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from markupsafe import Markup, escape
+from msgspec import Struct, field
 
 from snapreport.report.source_links import linked_parts
 from snapreport.sentence import Part, parts_of
@@ -16,8 +16,7 @@ _TAB = Markup(' target="_blank"')
 _PLACE = Markup('<a href="{}">{}</a>')
 
 
-@dataclass(frozen=True)
-class Links:
+class Links(Struct, frozen=True):
     """What parts of one snapshot's sentences link to. sources: addresses of lines by their name. devices: the page's
     index of each device; ``device``: that of the sentences' own, -1 for none. stack_base: the page's number of the
     snapshot's first stack.

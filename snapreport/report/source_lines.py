@@ -11,11 +11,11 @@ import os
 import re
 import stat
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 import polars as pl
+from msgspec import Struct, field
 
 from snapreport.errors import SnapshotError
 from snapreport.number_format import plural
@@ -42,8 +42,7 @@ Parts = tuple[str, ...]
 Stretch = tuple[int, list[str]]  # the number of the first line, and the lines
 
 
-@dataclass
-class SourceLines:
+class SourceLines(Struct):
     """``files``: a frame's file name → ranges of lines, each (number of the first, [text, …]); ascending, disjoint.
 
     ``cut``: the limit of a report was reached, the rest is missing.
@@ -102,8 +101,7 @@ def _parts(filename: str) -> Parts:
     return parts
 
 
-@dataclass(frozen=True)
-class _File:
+class _File(Struct, frozen=True):
     path: Path
     whole: Parts
     inside: Parts  # below the folder that was given

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from urllib.parse import quote
 
 import polars as pl
+from msgspec import Struct
 
 from snapreport.errors import SnapshotError
 from snapreport.reading.recorder_metadata import RecorderMetadata
@@ -41,8 +41,7 @@ _BETWEEN = re.compile(f"({'|'.join(map(re.escape, BETWEEN))})")
 _NOT_OWN = {"..", ".", "", "site-packages", "dist-packages"}
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """Files below ``root`` ("": every file) have the address ``url``, a template with {path} and {line}. ``absolute``:
     with root "", absolute names too.
     """
@@ -52,14 +51,13 @@ class Rule:
     absolute: bool = False
 
 
-@dataclass(frozen=True)
-class SourceLinks:
+class SourceLinks(Struct, frozen=True):
     """``template``: as for ``--link``, "" for the recorder's repository; ``prefixes``: folders that paths are relative
     to.
     """
 
     template: str = ""
-    prefixes: Sequence[str] = field(default=())
+    prefixes: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if self.template:

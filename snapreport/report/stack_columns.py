@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
+from msgspec.structs import asdict
 
 from snapreport.integers import interned
 from snapreport.packing.columns import Column
@@ -33,8 +34,7 @@ _NO_OPERATOR = pl.Series("operator", [""])
 _AT_A_TIME = 1 << 17  # entries of stacks compared together: 6 MB of columns
 
 
-@dataclass(frozen=True)
-class StackColumns:
+class StackColumns(Struct, frozen=True):
     """``columns`` of the section "stacks"; ``base``: the number of each snapshot's first stack."""
 
     columns: list[Column]

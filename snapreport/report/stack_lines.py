@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from snapreport.findings.live import names_of
 from snapreport.number_format import bytes_text, share_text
@@ -16,8 +16,7 @@ CALLERS = 2
 NO_STACK = "no stack trace"
 
 
-@dataclass(frozen=True)
-class StackLine:
+class StackLine(Struct, frozen=True):
     """One of the largest stacks at the peak. ``frames``: the naming frame, then the program's lines that called it;
     ``hidden``: frames that are not shown.
     """

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
+from msgspec import Struct, field
 
 from snapreport.findings.basis import basis_of
 from snapreport.findings.diagnosis import diagnosis
@@ -41,8 +41,7 @@ HEADLINE_FINDINGS = 2
 """Number of errors and warnings at the top of the page; the summary has all."""
 
 
-@dataclass(frozen=True)
-class Card:
+class Card(Struct, frozen=True):
     """One device with data. ``cells`` follow the table's heading in the template; ``peak``: the composition of its peak
     in sentences, and ``parts`` in tables; ``doubts``, ``assurances``: the limits and strengths of its recording;
     ``preview``: empty if nothing changes; ``links``: of its sentences.
@@ -59,8 +58,7 @@ class Card:
     links: Links
 
 
-@dataclass(frozen=True)
-class HeadlineSentence:
+class HeadlineSentence(Struct, frozen=True):
     """A sentence of the headline. ``link``: the page's hash that shows its subject, or ""; ``sources``: addresses of
     lines by their name.
     """
@@ -70,8 +68,7 @@ class HeadlineSentence:
     sources: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass
-class Summary:
+class Summary(Struct):
     """Everything the static part of the page shows. ``job``: the tables of a job's report (``job.html.j2``), which
     precede those of the ranks shown in full. ``job_link``: in the report of one rank, the relative address of its job's
     report. ``refresh_seconds``: after which a page that is written anew loads itself again, 0 for never. ``chips``:

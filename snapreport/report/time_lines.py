@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from snapreport.contracts.stats import StepTime, TimeCost, TimeCosts
 from snapreport.number_format import bytes_text, count_text, duration_text, plural, share_text
@@ -22,8 +23,7 @@ COST_NAMES = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class TimeTable:
+class TimeTable(Struct, frozen=True):
     """What memory costs in time: a title, rows of cells with their heading first, and sentences below."""
 
     title: str

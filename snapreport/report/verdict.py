@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from urllib.parse import quote
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from snapreport.findings.model import SEVERITIES, Finding
 from snapreport.findings.run import KINDS
@@ -19,8 +21,7 @@ _AT_STACK = ("fragmentation", "churn")
 _LABEL = {kind.name: kind.label for kind in KINDS}
 
 
-@dataclass(frozen=True)
-class Chip:
+class Chip(Struct, frozen=True):
     """One finding. ``word``: its severity; ``cause``: a sentence without its period; ``place``: the line of the
     program, "" if the cause names it or none is known; ``remedy``: the best one for a problem, "" if there is none;
     ``link``: the page's hash that pins it; ``query``, ``device``: its allocations, on the page's device;

@@ -5,12 +5,12 @@ The page's twin is ``static/src/search/evaluate.ts``; the tests compare both wit
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import polars as pl
+from msgspec import Struct, field
 
 from snapreport.search.fields import Choice, Range, Text, in_parts
 from snapreport.search.grammar import AllOf, Node, Not, Term, parse
@@ -20,8 +20,7 @@ from snapreport.timeline.build import DeviceTimeline
 from snapreport.vocabulary import DEFAULT_POOL, PART_SEPARATORS, QUERY_NOTES
 
 
-@dataclass
-class Found:
+class Found(Struct):
     """``mask``: bool per allocation. ``notes``: why terms cannot match anything here, without duplicates."""
 
     mask: np.ndarray

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from snapreport.errors import QueryError
 from snapreport.sizes import NUMBER, parse_size, scaled
@@ -36,8 +38,7 @@ _COUNT = re.compile(r"[1-9][0-9]{0,8}")
 _PLACE = re.compile(r"(.+):([0-9]{1,9})", re.DOTALL)
 
 
-@dataclass(frozen=True)
-class Range:
+class Range(Struct, frozen=True):
     """Integers from ``low`` to ``high``, inclusive; None: no bound. ``unit``: "events" or "us" for a lifetime, "step"
     for numbers of steps where a field has other numbers, too.
     """
@@ -47,16 +48,14 @@ class Range:
     unit: str = ""
 
 
-@dataclass(frozen=True)
-class Text:
+class Text(Struct, frozen=True):
     """Text that contains ``parts`` in this order, all folded. ``place``: or a frame in such a file at this line."""
 
     parts: tuple[str, ...]
     place: tuple[tuple[str, ...], int] | None = None
 
 
-@dataclass(frozen=True)
-class Choice:
+class Choice(Struct, frozen=True):
     """One of some names."""
 
     names: tuple[str, ...]

@@ -16,7 +16,8 @@ everything up to its ")" belongs to the word, so that ``operator()(int, float)``
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from snapreport.errors import QueryError
 from snapreport.search.fields import Test, fold, is_quantity, read_value, text_of
@@ -36,8 +37,7 @@ _EXCLUDES = ("!=", "<>", "!:")
 _JOINED = re.compile(r"[\w)]+(\|\|?|&&)[\w(]", re.ASCII)
 
 
-@dataclass(frozen=True)
-class Term:
+class Term(Struct, frozen=True):
     """``field``: "" for bare words. ``at``, ``length``: the term's position in the query, in characters."""
 
     field: str
@@ -46,20 +46,17 @@ class Term:
     length: int
 
 
-@dataclass(frozen=True)
-class Not:
+class Not(Struct, frozen=True):
     inner: Node
 
 
-@dataclass(frozen=True)
-class AllOf:
+class AllOf(Struct, frozen=True):
     """True where every part is true; without parts, true everywhere."""
 
     parts: tuple[Node, ...]
 
 
-@dataclass(frozen=True)
-class AnyOf:
+class AnyOf(Struct, frozen=True):
     """True where any part is true."""
 
     parts: tuple[Node, ...]

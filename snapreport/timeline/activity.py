@@ -6,10 +6,11 @@ Decided from phases that actually run (``phases.py``), never from file names.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
+from msgspec.structs import replace
 
 from snapreport.integers import distinct, is_among
 from snapreport.reading.recording import ACTIONS
@@ -34,8 +35,7 @@ _OPEN_SHARE = 0.1
 _ENGINE_ALLOCATIONS = 8
 
 
-@dataclass(frozen=True)
-class Activity:
+class Activity(Struct, frozen=True):
     """What the program does according to one device's trace.
 
     kind: ``TRAINING`` (a backward pass, an optimizer step or ``zero_grad`` runs in the trace); ``INFERENCE`` (forward

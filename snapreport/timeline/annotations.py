@@ -15,10 +15,10 @@ A span covers the events from the first at or after its start to the last at or 
 from __future__ import annotations
 
 import heapq
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from snapreport.integers import max_or_zero
 from snapreport.reading.recording import ACTIONS, Recording
@@ -33,8 +33,7 @@ SPANS_SCHEMA: dict[str, pl.DataType] = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Annotated:
+class Annotated(Struct, frozen=True):
     """The spans of one device.
 
     spans: a row per span, in order of their starts, those that contain others first: ``name`` String, ``kind``

@@ -9,11 +9,11 @@ from the next live allocation after it at its birth.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from snapreport.reading.recording import ACTIVE_STATES, PENDING_STATES, DeviceRecord
 from snapreport.timeline.neighbours import Lifetimes, ends_of
@@ -26,8 +26,7 @@ SOURCES = ("known", "replayed", "assumed")
 NEVER = np.iinfo(np.int32).max
 
 
-@dataclass
-class Blocks:
+class Blocks(Struct):
     """A row per allocation: all of them in id order, or the caller's ``ids``.
 
     size: Int64 bytes. segment: Int64 row of ``segments`` that contained it at its birth; -1: no recorded segment.

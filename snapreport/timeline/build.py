@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from snapreport.contracts.stats import DeviceStats
 from snapreport.reading.event_columns import enum_series
@@ -32,8 +32,7 @@ from snapreport.timeline.stats import counted_stats, device_stats, stacks_at
 from snapreport.timeline.steps import device_steps
 
 
-@dataclass
-class DeviceTimeline:
+class DeviceTimeline(Struct, dict=True):
     """The history of one device's memory.
 
     events: the recording's, row = event index.
@@ -63,9 +62,9 @@ class DeviceTimeline:
     oom_events: list[int]
     reconciliation_bytes: int
     overflowed: bool | None
-    other_events: np.ndarray = field(repr=False)
-    _others: Callable[[], list[DeviceTimeline]] = field(default=list, repr=False)
-    _blocks_at: tuple[int, Blocks] | None = field(default=None, init=False, repr=False)
+    other_events: np.ndarray
+    _others: Callable[[], list[DeviceTimeline]] = list
+    _blocks_at: tuple[int, Blocks] | None = None
 
     @cached_property
     def peak_event(self) -> int:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from snapreport.reading.event_columns import enum_series
 from snapreport.reading.recording import Recording
@@ -51,8 +51,7 @@ _SYNONYMS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class StackCategories:
+class StackCategories(Struct, frozen=True):
     """The result of the rules for each stack.
 
     long: UInt8 category; short: for allocations that do not outlive their phase, or, ``by_events``, live at most

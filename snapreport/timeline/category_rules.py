@@ -6,10 +6,12 @@ import functools
 import os
 import re
 import tomllib
-from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from snapreport.errors import SnapshotError
 from snapreport.timeline.phases import PHASES
@@ -21,8 +23,7 @@ from snapreport.vocabulary import CATEGORIES
 ) = range(len(CATEGORIES))  # fmt: skip
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """A stack with a frame that matches both patterns has ``category``, or ``short`` for short-lived allocations.
 
     events: maximum events of a short life; None: the file's ``short_lived_events``. phase: instead of patterns, the
@@ -40,8 +41,7 @@ class Rule:
     certain: bool = True
 
 
-@dataclass(frozen=True)
-class Rules:
+class Rules(Struct, frozen=True):
     """rules: by the allocating stack; the innermost matching frame decides. freed: by the freeing stack, for memory
     that ``rules`` leave unknown. own: a user's rules, applied before all others; the first to match any frame decides.
     """

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import polars as pl
-from msgspec import UNSET, UnsetType
+from msgspec import UNSET, Struct, UnsetType
 
 from snapreport.contracts.stats import DeviceUse, DeviceUseCause, DeviceUseChange
 from snapreport.reading.device_memory import GRAPHS, NCCL
@@ -28,8 +27,7 @@ CLOCK_US = 2_000
 """How far an event's time may be from the sample that already has its segment: cudaMalloc takes up to 1 ms."""
 
 
-@dataclass(frozen=True, eq=False)
-class DeviceSamples:
+class DeviceSamples(Struct, frozen=True, eq=False):
     """The samples of a device within its trace, in order of time. ``rows``: as read, with ``position`` Int64, the last
     one of the trace at that time, and ``reserved`` Int64, bytes there.
     """

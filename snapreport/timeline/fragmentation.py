@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from snapreport.integers import stable_order
 from snapreport.timeline.blocks import Blocks
@@ -13,8 +12,7 @@ from snapreport.timeline.interface import Timeline
 from snapreport.timeline.neighbours import ends_of
 
 
-@dataclass(frozen=True)
-class Fragmentation:
+class Fragmentation(Struct, frozen=True):
     """Int64 bytes at every position, as the timeline's curves: index s is position s - 1.
 
     rounding: block sizes less requested sizes. unused_segments: segments (mapped ranges) with no block in use.
@@ -28,8 +26,7 @@ class Fragmentation:
     unused_segments: np.ndarray
 
 
-@dataclass(frozen=True)
-class Parts:
+class Parts(Struct, frozen=True):
     """The three curves at one position; see :class:`Fragmentation`."""
 
     rounding: int

@@ -18,10 +18,9 @@ Contains only rules whose precision was measured (``python -m benchmarks categor
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from snapreport.integers import is_among
 from snapreport.timeline.activity import GRAPH_DROPPED, INFERENCE, TRAINING
@@ -47,8 +46,7 @@ from snapreport.timeline.transformer_weights import transformer_weights
 CUBLAS_WORKSPACE = 8_519_680  # bytes of PyTorch's default workspace, :4096:2:16:8 KiB, on all but Hopper
 
 
-@dataclass(frozen=True)
-class Evidence:
+class Evidence(Struct, frozen=True):
     """The inputs of inference: columns of the allocations as numpy arrays, in table order.
 
     allocated: Int64 bytes at each position. activity: of ``activity.KINDS``. reserved_start: bytes reserved when

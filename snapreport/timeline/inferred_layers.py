@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from snapreport.memoize import memoize
 from snapreport.reading.recording import Recording
@@ -50,8 +50,7 @@ def layer_paths(recording: Recording, allocations: pl.DataFrame) -> pl.Series:
     return pl.Series("module", passes.names, pl.String).gather(code)
 
 
-@dataclass(frozen=True)
-class _Loop:
+class _Loop(Struct, frozen=True):
     """A loop by the chain of lines around it and those in it. is_led: whether something runs before it."""
 
     place: tuple[int, ...]
@@ -63,8 +62,7 @@ _Numbers = list[dict[int, tuple[int, _Loop]]]
 """Of each allocation, by depth: the number of the call, and the loop that makes it."""
 
 
-@dataclass(frozen=True, eq=False)
-class _ForwardLines:
+class _ForwardLines(Struct, frozen=True, eq=False):
     """chains: per stack the rows of ``frames`` of its forward calls, outermost first, and how many of these are around
     those that show. places: "dit:249" per row; files: "" for modules of PyTorch.
     """

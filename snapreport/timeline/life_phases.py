@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from snapreport.reading.recording import ACTIONS
 from snapreport.timeline.activity import engine_allocations
@@ -16,8 +15,7 @@ _ENGINE_FREES = 8
 _MAX_BRIEF_EVENTS = 12  # lifetime in events of one small operator's temporaries
 
 
-@dataclass(frozen=True)
-class LifePhases:
+class LifePhases(Struct, frozen=True):
     """Values per allocation, in table order.
 
     born, freed: UInt8 phases of its allocation and of its free (the request if recorded); ``NONE`` if the stack shows

@@ -15,10 +15,9 @@ All vectorised: relevant events sorted by (address, event) form runs, one per li
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from snapreport.integers import stable_order
 from snapreport.reading.recording import ACTIONS, ACTIVE_STATES, PENDING_STATES, DeviceRecord
@@ -28,8 +27,7 @@ ORIGINS = ("traced", "freed", "ghost")
 TRACED, FREED, GHOST = range(3)
 
 
-@dataclass
-class Pairing:
+class Pairing(Struct):
     """Lifetimes in birth order: ghosts in segment order, freed ones in reverse order of their free, traced ones.
 
     alloc_event, free_requested_event, free_event: Int32 event indices, -1 for none.
@@ -95,8 +93,7 @@ def _addresses(events: pl.DataFrame) -> np.ndarray:
     return events["addr"].fill_null(0).to_numpy()
 
 
-@dataclass
-class _Runs:
+class _Runs(Struct):
     """One row per lifetime with events in the trace, by address and time. Events are indices, -1 for none.
 
     first: the run's first event (its alloc, or the first free of an allocation from before the trace).

@@ -7,11 +7,11 @@ the width of the model in use.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from fractions import Fraction
 from math import isqrt
 
 import numpy as np
+from msgspec import Struct
 
 FEWEST = 6
 """Minimum number of equal square matrices, and of equal vectors, that show a width."""
@@ -23,8 +23,7 @@ _MIN_WIDTH = 64
 ELEMENT_BYTES = (4, 2)
 
 
-@dataclass(frozen=True)
-class UnusedModel:
+class UnusedModel(Struct, frozen=True):
     """width: of the model that forward passes do not use; used: of the one they use; sizes: Int64, the distinct bytes
     of the blocks with the first width.
     """

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import functools
 import tomllib
-from dataclasses import dataclass
 from importlib import resources
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from snapreport.memoize import memoize
 from snapreport.reading.noise import NOISE, PYTHON, recorded_flags
@@ -33,8 +33,7 @@ _MOST_SHARE = 0.5
 _ALMOST_ALL_SHARE = 0.9
 
 
-@dataclass(frozen=True)
-class StackNames:
+class StackNames(Struct, frozen=True):
     """The frame that names each stack, as Int64 columns with a value per stack.
 
     frame: row of ``Recording.frames``, -1 for the empty stack. launcher: row of the program's own line that launched

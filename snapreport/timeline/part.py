@@ -8,10 +8,11 @@ that. They take a sixth of the time of reading; all else that a report says is c
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
+from msgspec.structs import replace
 
 from snapreport.errors import SnapshotError
 from snapreport.number_format import count_text, device_name, plural
@@ -28,8 +29,7 @@ Range = tuple[int | None, int | None]
 """The first, and the one after the last; None: from the beginning, to the end."""
 
 
-@dataclass(frozen=True)
-class PartChoice:
+class PartChoice(Struct, frozen=True):
     """Which events of each device: a range of them, the last ones, or those of a range of steps, by their numbers."""
 
     events: Range | None = None

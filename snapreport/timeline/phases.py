@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import functools
 import tomllib
-from dataclasses import dataclass
 from functools import cached_property
 from importlib import resources
 from typing import Any
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from snapreport.memoize import memoize
 from snapreport.reading.recording import Recording
@@ -24,8 +24,7 @@ NOWHERE = 2**31 - 1
 NONE, FORWARD, BACKWARD, OPTIMIZER_STEP, ZERO_GRAD, INITIALISATION, LOADING = range(len(PHASES))
 
 
-@dataclass(frozen=True)
-class StackPhases:
+class StackPhases(Struct, frozen=True, dict=True):
     """The phases of each stack.
 
     innermost: UInt8, the phase (an index into ``PHASES``) of the innermost frame that belongs to one.

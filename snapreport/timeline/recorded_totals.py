@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from snapreport.timeline.interface import Timeline
 
 _ALLOCATED, _BLOCKS, _RESERVED = (f"{what}_bytes.all.peak" for what in ("requested", "allocated", "reserved"))
 
 
-@dataclass(frozen=True)
-class RecordedPeaks:
+class RecordedPeaks(Struct, frozen=True):
     """Bytes, the greatest of the process until the snapshot was written. ``blocks``: allocated, in whole blocks, as
     ``max_memory_allocated()`` counts them.
     """

@@ -7,10 +7,9 @@ start than the trace ever fills. Sizes from such a trace are lower bounds, never
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from snapreport.number_format import bytes_text, count_text, plural
 from snapreport.reading.recording import ACTIONS
@@ -30,8 +29,7 @@ _EARLIER_BYTES = 64 << 20
 _ALLOC = ACTIONS.index("alloc")
 
 
-@dataclass(frozen=True)
-class Gap:
+class Gap(Struct, frozen=True):
     """``key``: a name for programs; ``sentence``: what is missing, and the evidence; ``remedy``: how to record it next
     time, "" if there is none.
     """

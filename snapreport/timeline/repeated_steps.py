@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from snapreport.reading.recorder_metadata import RecorderMetadata
 
 
-@dataclass(frozen=True)
-class _Step:
+class _Step(Struct, frozen=True):
     """A step's allocations. rows: Int64, in order of birth; stacks: Int32 of each; is_noted."""
 
     rows: np.ndarray

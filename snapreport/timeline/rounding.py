@@ -5,10 +5,10 @@ c10/cuda/CUDACachingAllocator.cpp.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from snapreport.allocator_facts import CONSTANTS
 
@@ -18,8 +18,7 @@ SMALL_SIZE = CONSTANTS["small_size"]
 INTERVALS = CONSTANTS["intervals"]
 
 
-@dataclass(frozen=True)
-class AllocatorRules:
+class AllocatorRules(Struct, frozen=True):
     """The rounding and splitting rules from the recorded settings.
 
     divisions: for requests below 2 MiB, and from 2, 4, 8 … MiB: the number of steps per power of two (0: round only to

@@ -7,10 +7,10 @@ mapped; a snapshot lists its contiguous mapped ranges as segments, so here a ran
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from snapreport.integers import stable_order
 from snapreport.reading.recording import ACTIONS, DeviceRecord
@@ -91,8 +91,7 @@ def _rows(
     )
 
 
-@dataclass
-class _Range:
+class _Range(Struct):
     """A mapped range during the backward replay: ``until`` is the event that ended it."""
 
     end: int

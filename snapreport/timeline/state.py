@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from snapreport.integers import max_or_zero
 from snapreport.reading.event_columns import enum_series
@@ -15,8 +14,7 @@ STATES = ("allocated", "pending free", "free")
 ALLOCATED, PENDING, FREE = range(3)
 
 
-@dataclass(frozen=True)
-class State:
+class State(Struct, frozen=True):
     """One device's memory at one position.
 
     segments: a row per segment (of expandable ones per mapped range) by address: ``address`` UInt64, ``size`` Int64

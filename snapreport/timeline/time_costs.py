@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
-from msgspec import UNSET
+from msgspec import UNSET, Struct
 
 from snapreport.contracts.stats import StepTime, TimeCause, TimeCost, TimeCosts
 from snapreport.errors import SnapshotError
@@ -196,8 +195,7 @@ MOST_UNSEEN = 0.01
 """Of a step that counts as covered. A profiler that a step starts begins within it, before the first forward pass."""
 
 
-@dataclass(frozen=True)
-class ProfiledStep:
+class ProfiledStep(Struct, frozen=True):
     """A step that the trace covers. begin, end: ns."""
 
     step: int

@@ -36,20 +36,18 @@ def broadcast(context: AdviceContext) -> Advice | None:
     for bytes_of in _ELEMENT_SIZES:
         n = np.sqrt(size / bytes_of).round().astype(np.int64)
         square = (n * n * bytes_of == size) & (size >= _MIN_BYTES) & ~linear & (stack > 0)
+        places = np.flatnonzero(square & np.isin(n * bytes_of, size))
+        before, vector = places[:, None] - np.arange(1, _NEIGHBOURS + 1), (n[places] * bytes_of)[:, None]
+        is_vector = (before >= 0) & (size[before] == vector)
+        follows = _nearest((before >= 0) & linear[before], is_vector)
+        # Of products by lines of the program, all after the vector are smaller: operands of a product are larger.
+        follows |= _nearest((before >= 0) & (size[before] >= vector), is_vector & by_program[before])
         found: set[int] = set()
-        for at in np.flatnonzero(square & np.isin(n * bytes_of, size)).tolist():
+        for at in places[follows].tolist():
             if int(size[at]) in found:  # the first has marked all that follow
                 continue
-            before, vector = slice(max(0, at - _NEIGHBOURS), at), int(n[at]) * bytes_of
-            products = np.flatnonzero(linear[before])
-            is_last = len(products) and size[before][products[-1]] == vector
-            # Of products by lines of the program, all after the vector are smaller: operands of a product are larger.
-            large = np.flatnonzero(size[before] >= vector)
-            is_last |= len(large) and size[before][large[-1]] == vector and by_program[before][large[-1]]
-            if not is_last:
-                continue
             born = context.born[rows[at]]
-            alive = (context.born < born) & (context.freed > born) & (context.size == vector)
+            alive = (context.born < born) & (context.freed > born) & (context.size == n[at] * bytes_of)
             # The prediction and the target; all pairs by a matrix product have operands with more columns.
             if alive.sum() >= 2:
                 found.add(int(size[at]))
@@ -76,6 +74,11 @@ def broadcast(context: AdviceContext) -> Advice | None:
         effort=ONE_LINE,
         line="prediction = prediction.squeeze(-1)",
     )
+
+
+def _nearest(counts: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Bool per row of two matrices: whether the first column that counts is a wanted one."""
+    return np.asarray(np.take_along_axis(counts & wanted, counts.argmax(1)[:, None], 1)[:, 0])
 
 
 def distance_matrix(context: AdviceContext) -> Advice | None:

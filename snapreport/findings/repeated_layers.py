@@ -7,10 +7,9 @@ enclose each other's belong to one family of layers: an encoder's are apart from
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from snapreport.findings.advice_context import AdviceContext
 from snapreport.findings.graphs import backward_allocations, backward_passes, saved_for_backward
@@ -28,8 +27,7 @@ MAX_OUTPUT_RATIO = 64
 """Tensors so many times smaller than the largest of a layer are statistics of a normalisation, not its output."""
 
 
-@dataclass(frozen=True)
-class Layers:
+class Layers(Struct, frozen=True):
     """rows: Int64, allocations of the layers, in the whole trace. count: layers alive at the peak. starts, ends: Int64
     per row, the events between which a checkpointed layer does without it; an end is at most its free.
     """
@@ -61,16 +59,18 @@ def repeated_layers(context: AdviceContext, activation: np.ndarray, passes: int)
     lines = lines.with_columns(family=(lines["first"] > furthest).cum_sum())
     # The family with most bytes first: its layers are as large as lowers the peak most, then those of the next.
     families = sorted((f for _, f in lines.group_by("family")), key=lambda f: (-int(f["bytes"].sum()), f["first"][0]))
-    left, parts = context.timeline.allocated.copy(), list[Layers]()
+    left, parts, counted = context.timeline.allocated.copy(), list[Layers](), 0
     for family in families:
-        tried = [_family(context, activation, family, count) for count in _counts(family)]
+        counts = _counts(family)
+        counted += max(counts, default=0)
+        tried = [_family(context, activation, family, count) for count in counts]
         curves = [left - _absent(context, layers) for layers in tried]
         if tried:
             best = min(range(len(tried)), key=lambda n: (curves[n].max(), curves[n][context.event + 1]))
             left = curves[best]
             parts.append(tried[best])
     count = sum(part.count for part in parts)
-    if sum(max(_counts(family), default=0) for family in families) < FEWEST_LAYERS:
+    if counted < FEWEST_LAYERS:
         return None
     joined = (np.concatenate([getattr(part, name) for part in parts]) for name in ("rows", "starts", "ends"))
     rows, starts, ends = joined

@@ -8,11 +8,11 @@ and keeps the best. The format is read by ``static/src/data/columns.ts`` and by 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 
 import brotli
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from snapreport.integers import stable_order
 
@@ -26,8 +26,7 @@ _PART = 1 << 15  # values written at a time
 Ints = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class Column:
+class Column(Struct, frozen=True):
     """A named column to be packed.
 
     ``dtype`` says what the page makes of it: ``u8 u16 u32 i32`` or ``f64`` (whole numbers below 2**53), or ``json``
@@ -39,8 +38,7 @@ class Column:
     dtype: str
 
 
-@dataclass(frozen=True)
-class Encoded:
+class Encoded(Struct, frozen=True):
     """The header entry ``[name, dtype, count, transform, layout, nbytes]`` of a column, and its bytes."""
 
     name: str
@@ -134,7 +132,7 @@ def _best_plain(values: Ints, sample: Ints) -> tuple[str, str, int]:
         numbers = _transformed(sample, transform)
         # Numbers of seven bits are the same bytes in both.
         for layout in ("v", "p") if numbers.max() > 0x7F else ("v",):
-            size = len(brotli.compress(_laid_out(numbers, layout)[1], quality=5))
+            size = len(brotli.compress(_laid_out(numbers, layout)[1], quality=3))
             if best is None or size < best[2]:
                 best = (transform, layout, size)
     assert best is not None

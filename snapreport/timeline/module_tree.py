@@ -38,7 +38,11 @@ def module_tree(timeline: Timeline) -> list[ModuleMemory]:
     named = dict(recorder.modules.iter_rows()) if recorder else {}
     # The order of named_modules(), then what was only seen running.
     order = {path: number for number, path in enumerate(_with_parents([*named, *(sorted(sums) if named else sums)]))}
-    paths = sorted(sums, key=lambda path: [order[one] for one in _with_parents([path])])
+    keys: dict[str, tuple[int, ...]] = {}
+    for path in sums:  # after those above it
+        parent, dot, _ = path.rpartition(".")
+        keys[path] = (*(keys[parent] if dot else ()), order[path])
+    paths = sorted(sums, key=keys.__getitem__)
     identical = _identical(paths, named, sums)
     return [
         convert({"module": path, "kind": named.get(path), "like": identical.get(path), **sums[path]}, ModuleMemory)

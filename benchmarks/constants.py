@@ -19,13 +19,13 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 from typing import Any
 
 import generator
+from msgspec.structs import replace
 
 import snapreport
 from snapreport.contracts import plain

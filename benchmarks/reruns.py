@@ -4,9 +4,10 @@ would reserve under others, and PyTorch's own allocator, over a driver without a
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from msgspec.structs import replace
 
 import snapreport
 from snapreport.allocator.settings import parse_settings

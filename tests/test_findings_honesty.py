@@ -6,7 +6,6 @@ import json
 import pickle
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import corpus
 import oracle
 import pytest
 import saving_oracle
+from msgspec.structs import replace
 from planted import path_of
 
 from snapreport.findings.free_memory_reachability import FreeMemory

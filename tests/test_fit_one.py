@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import json
 from pathlib import Path
@@ -14,6 +13,7 @@ import fake_torch
 import numpy as np
 import pytest
 from fake_torch import PROGRAMS, FakeTorch
+from msgspec import structs
 
 import snapreport
 from snapreport.allocator.minimum import fits
@@ -67,7 +67,7 @@ def test_what_two_remedies_share_is_saved_once() -> None:
         assert 0 <= left[at] - expected < 1
     assert search().peak_allocated([one, two, scaled]) == peak_by_hand(search().timeline.allocations, left)
     assert (search().sizes([one, one]) == search().sizes([one])).all()
-    alone = search().sizes([dataclasses.replace(scaled, mask=np.ones(len(size), bool))])
+    alone = search().sizes([structs.replace(scaled, mask=np.ones(len(size), bool))])
     assert 0 <= int((alone - size / 2).max()) < 1
 
 

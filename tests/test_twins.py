@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import pickle
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ import planted_trace
 import pytest
 from cli import in_process
 from hypothesis import given
+from msgspec.structs import replace
 
 import snapreport
 from snapreport import allocator_facts as facts

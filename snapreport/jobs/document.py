@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import asdict
 
 from snapreport.contracts import plain
 from snapreport.contracts.job import JobDocument
@@ -87,7 +88,7 @@ def job_document(job: Job, details: Sequence[Detail] = (), links: Sequence[str] 
         "metrics": list(next(iter(heat.axes)).cells) if heat.axes else [],
         "heat_scale": heat.scale,
         "origin_us": heat.origin_us,
-        "detail": [vars(detail) for detail in details],
+        "detail": [asdict(detail) for detail in details],
         "stack_names": [
             {
                 "function": stack.function,

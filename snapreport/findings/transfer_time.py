@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import statistics
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from snapreport.contracts.stats import TimeCause
 from snapreport.findings.advice_context import AdviceContext
@@ -23,8 +23,7 @@ LARGE = 1 << 20
 """Bytes of a copy whose rate counts: starting one takes some 10 µs, in which a bus of 12 GB/s moves 120 KB."""
 
 
-@dataclass(frozen=True)
-class TransferCost:
+class TransferCost(Struct, frozen=True):
     """Copies of gradients to the host and of as many bytes of parameters back, once for each optimizer step.
 
     to_host, to_device: bytes per second of the trace's own copies; None where it has none that way, and then

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
@@ -76,7 +77,7 @@ class Runner:
         self.action: dict[str, Any] = yaml.safe_load(ACTION.read_text())
         self.project, self.values = project, {"github.token": "t", "github.action_path": str(ROOT)}
         self.values |= {"github.event.pull_request.number": "7", "github.server_url": "https://github.com"}
-        self.values |= {"github.repository": "o/r", "github.run_id": "5"}
+        self.values |= {"github.repository": "o/r", "github.run_id": "5", "steps.history.outputs.folder": ""}
         for name, one in self.action["inputs"].items():
             self.values[f"inputs.{name}"] = self.filled(inputs.pop(name, one["default"]))
         assert not inputs
@@ -102,7 +103,10 @@ class Runner:
 def test_action(project: Path) -> None:
     runner = Runner(project, command="python train.py", check="--fail-on leak,oom --max-peak 1GiB")
     names = [step["name"] for step in runner.action["runs"]["steps"]]
-    assert names == ["Install", "Record", "Check", "Report", "Keep the report", "Comment", "Result"]
+    assert names == [
+        "Install", "Fetch the history", "Record", "Check", "Report", "Keep the history", "Keep the report", "Comment",
+        "Result",
+    ]  # fmt: skip
     assert runner.step("Record").returncode == 0
     checked = runner.step("Check")
     assert checked.returncode == 0, checked.stderr
@@ -115,7 +119,7 @@ def test_action(project: Path) -> None:
     assert runner.step("Report").returncode == 0
     assert (project / "memory.html").read_bytes().startswith(b"<!DOCTYPE html>")
     kept = next(step for step in runner.action["runs"]["steps"] if step["name"] == "Keep the report")
-    assert all((project / path).is_file() for path in kept["with"]["path"].split())
+    assert [path for path in kept["with"]["path"].split() if not (project / path).is_file()] == ["memory-history.html"]
     for own, method in (("", "POST repos/o/r/issues/7/comments"), ("31\n44\n", "PATCH repos/o/r/issues/comments/31")):
         Path(runner.env["FOUND"]).write_text(own)
         assert runner.step("Comment").returncode == 0
@@ -130,6 +134,87 @@ def test_action_says_that_the_program_failed(project: Path) -> None:
     runner.step("Record")
     assert runner.step("Check").returncode == 0
     assert runner.step("Result").returncode == 3
+
+
+def git(folder: Path, *words: str) -> str:
+    author = [f"-c{key}" for key in ("user.name=a", "user.email=a@example.org")]
+    words = tuple(part for each in author for part in (each[:2], each[2:])) + words
+    return subprocess.run(["git", *words], cwd=folder, capture_output=True, text=True, check=True).stdout.strip()
+
+
+@pytest.fixture
+def checkout(project: Path) -> Path:
+    """The project as a clone of a bare repository, ``origin``, beside which are a usual recording and a larger one."""
+    origin = project.parent / f"{project.name}-origin.git"
+    git(project, "init", "--quiet", "--bare", str(origin))
+    git(project, "init", "--quiet", "--initial-branch", "main")
+    git(project, "remote", "add", "origin", str(origin))
+    small = {"steps": 5, "layers": 1, "hidden": 64, "heads": 2, "sequence": 32, "vocabulary": 512}
+    for name, more in (("usual", {}), ("larger", {"regression": 20.0})):
+        shutil.copy(path_of("training", **small, **more), project.parent / f"{project.name}-{name}")
+    return project
+
+
+def commit(checkout: Path, recording: str = "usual") -> str:
+    """Commits a change, whose recording it is; the commit."""
+    with (checkout / "train.py").open("a") as file:
+        file.write("# one more line\n")
+    git(checkout, "add", "train.py")
+    git(checkout, "commit", "--quiet", "-m", "A change")
+    (checkout / "memory").mkdir(exist_ok=True)
+    shutil.copy(checkout.parent / f"{checkout.name}-{recording}", checkout / "memory" / "snap.pickle")
+    return git(checkout, "rev-parse", "HEAD")
+
+
+def kept(checkout: Path) -> list[str]:
+    """The commits that the branch of the history has at its origin."""
+    git(checkout, "fetch", "--quiet", "origin", "memory-history")
+    rows = git(checkout, "show", "FETCH_HEAD:history.jsonl").splitlines()
+    return [json.loads(row)["commit"] for row in rows]
+
+
+def test_action_keeps_the_history_in_a_branch(checkout: Path) -> None:
+    """Five runs on main, each with a runner of its own; another pushes at the same time; then a pull request."""
+    commits, statuses = list[str](), list[str]()
+
+    def run(recording: str, *, is_push: bool, meanwhile: Callable[[], object] = lambda: None) -> Runner:
+        commits.append(commit(checkout, recording))
+        runner = Runner(checkout, history="memory-history", check="--max-peak 1TiB")
+        temp = checkout.parent / f"{checkout.name}-temp"  # a runner empties it
+        shutil.rmtree(temp, ignore_errors=True)
+        temp.mkdir()
+        runner.env |= {"RUNNER_TEMP": str(temp), "GITHUB_SHA": commits[-1]}
+        for name in ("Fetch the history", "Record", "Check", *(["Keep the history"] if is_push else [])):
+            done = runner.step(name)
+            assert done.returncode == 0, (name, done.stderr)
+            if name == "Check":
+                meanwhile()
+        statuses.append(runner.values["steps.check.outputs.status"])
+        return runner
+
+    for _ in range(3):
+        run("usual", is_push=True)
+    assert kept(checkout) == commits
+    # While a fourth runs, somebody else's commit is added.
+    git(checkout, "fetch", "--quiet", "origin", "memory-history")
+    other = git(checkout, "commit-tree", "-p", "FETCH_HEAD", "-m", "Other", "FETCH_HEAD^{tree}")
+    run("usual", is_push=True, meanwhile=lambda: git(checkout, "push", "origin", f"{other}:refs/heads/memory-history"))
+    assert kept(checkout) == commits
+    assert git(checkout, "log", "--format=%s", "-2", "FETCH_HEAD").splitlines() == [f"Memory of {commits[-1]}", "Other"]
+    assert (checkout / "memory-history.html").read_bytes().startswith(b"<!DOCTYPE html>")
+    run("usual", is_push=False)
+    summary = Path(run("larger", is_push=False).env["GITHUB_STEP_SUMMARY"]).read_text()
+    assert statuses == ["0"] * 5 + ["1"] and "noise of the history" in summary
+    assert kept(checkout) == commits[:4]
+    step = next(one for one in Runner(checkout).action["runs"]["steps"] if one["name"] == "Keep the history")
+    assert "!github.event.pull_request" in step["if"]
+    # The same by hand, from the page.
+    (block,) = re.findall(r"## In CI\n.*?```sh\n(.*?)```", (ROOT / "docs" / "history.md").read_text(), re.DOTALL)
+    head = commit(checkout)
+    shutil.copy(checkout / "memory" / "snap.pickle", checkout)
+    author = {f"GIT_{who}_{what}": "a@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    subprocess.run(["bash", "-ec", block], cwd=checkout, env=environment(checkout, **author), check=True)
+    assert kept(checkout) == [*commits[:4], head]
 
 
 class Notes(BaseHTTPRequestHandler):
@@ -187,14 +272,35 @@ def test_gitlab(project: Path) -> None:
         assert len(Notes.notes) == 3 and "## 1 of 1 memory check" in Notes.notes[2]["body"]
         run(MEMORY_TOKEN="wrong")  # the check's own result stays
         server.shutdown()
-    for path in [*job["artifacts"]["paths"], *job["artifacts"]["reports"].values()]:
-        assert (project / path).is_file(), path
+    paths = [*job["artifacts"]["paths"], *job["artifacts"]["reports"].values()]
+    assert [path for path in paths if not (project / path).is_file()] == ["memory-history.html"]
     assert job["artifacts"]["when"] == "always", "kept also when the check fails"
     assert (project / "memory.xml").read_text().count("<failure") == 1
     first, *_ = json.loads((project / "memory-lines.json").read_text())
     line = PROGRAM.splitlines().index("def train_step():") + 1
     assert first["location"] == {"path": "train.py", "lines": {"begin": line}} and first["severity"] == "major"
     assert first.keys() == {"description", "check_name", "fingerprint", "severity", "location"}
+
+
+def test_gitlab_keeps_the_history_in_a_branch(checkout: Path) -> None:
+    job = yaml.safe_load((ROOT / "ci" / "gitlab.yml").read_text())[".snapreport"]
+    variables = job["variables"] | {"MEMORY_HISTORY": "memory-history", "MEMORY_CHECK": "--max-peak 1TiB"}
+    variables |= {"MEMORY_PUSH_TO": f"{checkout}-origin.git", "CI_DEFAULT_BRANCH": "main"}
+
+    def run(recording: str, **more: str) -> tuple[str, int]:
+        sha = commit(checkout, recording)
+        env = environment(checkout, **variables, CI_COMMIT_SHA=sha, **more)
+        words = ["bash", "-eo", "pipefail", "-c", "\n".join(job["script"])]
+        done = subprocess.run(words, cwd=checkout, env=env, capture_output=True, text=True, check=False)
+        assert done.returncode in (0, 1), done.stderr
+        return sha, done.returncode
+
+    commits = [run("usual", CI_COMMIT_BRANCH="main") for _ in range(4)]
+    assert kept(checkout) == [sha for sha, _ in commits]
+    assert [code for _, code in commits] == [0] * 4
+    assert run("usual")[1] == 0 and run("larger")[1] == 1  # of merge requests, which add nothing
+    assert kept(checkout) == [sha for sha, _ in commits]
+    assert run("larger", CI_COMMIT_BRANCH="main")[1] == 1 and len(kept(checkout)) == 5
 
 
 def test_annotations_escape_what_a_recording_says() -> None:

@@ -35,6 +35,10 @@ def test_every_snapshot_is_short_and_right(name: str) -> None:
                 assert finding["saving"]["peak_bytes"] == own.evidence["saving"]["peak_bytes"]
         worst = [f for f in every if f.device == device["device"] and f.severity == "error"]
         assert not worst or device["findings"][0]["severity"] == "error"
+    first, *others = file["devices"]
+    whole = sum(f.device == first["device"] and f.kind != "peak" for f in every)
+    assert all(len(first["findings"]) >= min(whole, len(device["findings"])) for device in others), "the worst device"
+    assert first["activity"] in " ".join(text.out.split())
     shown = {device["device"] for device in file["devices"]}
     some = {d for d in snapshot.devices if len(snapshot.allocations(d)) or len(snapshot.events(d))}
     assert len(some - shown) == file["left_out"].get("devices", 0)

@@ -65,12 +65,14 @@ def brief(snapshot: Snapshot) -> BriefFile:
 
 
 def _drop(document: BriefFile) -> str:
-    """Leaves out one thing, of the device with most of them: stacks, steps, the last findings, whole devices."""
+    """Leaves out one thing, of the last device that has enough of them: stacks, steps, the last findings, whole
+    devices. The device that failed, or has the highest peak, comes first and keeps most.
+    """
     for what, keep in (("stacks", 5), ("steps", 4), ("findings", 5), ("stacks", 1), ("steps", 0), ("findings", 2)):
-        longest = max(document.devices, key=lambda device: len(getattr(device, what)), default=None)
-        if longest is not None and len(getattr(longest, what)) > keep:
-            getattr(longest, what).pop(0 if what == "steps" else -1)
-            return what
+        for device in reversed(document.devices):
+            if len(getattr(device, what)) > keep:
+                getattr(device, what).pop(0 if what == "steps" else -1)
+                return what
     if len(document.devices) > 1:
         document.devices.pop()
         return "devices"
@@ -162,6 +164,8 @@ def brief_text(snapshot: Snapshot) -> str:
     lines = [snapshot.recording.name, *(part for line in document.headline for part in _wrapped(line))]
     said = " ".join(document.headline)
     several = len(document.devices) > 1
+    for device in document.devices[:1]:
+        lines += _wrapped(device.activity)
     for device in document.devices:
         name = f"{device_name(device.kind, device.device)}: " if several else ""
         for finding in [finding for finding in device.findings if finding.title not in said][:5]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import corpus
 import pytest
-from cli import in_process, on_loaded
+from cli import command, in_process, on_loaded
 
 from snapreport import terminal
 
@@ -51,6 +51,41 @@ def test_colours_only_where_they_are_wanted() -> None:
     plain, coloured = (on_loaded("stats", *option, snap).out for option in ([], ["--color", "always"]))
     assert "\x1b" not in plain and "\x1b[1;31mERROR\x1b[0m" in coloured
     assert coloured.replace("\x1b[1;31m", "").replace("\x1b[0m", "") == plain
+
+
+@pytest.mark.skipif(os.name == "nt", reason="terminals of Unix")
+@pytest.mark.parametrize(
+    ("options", "variables", "is_coloured"),
+    [
+        ((), {}, True),
+        ((), {"NO_COLOR": "1"}, False),
+        ((), {"TERM": "dumb"}, False),
+        (("--color", "never"), {}, False),
+        (("--color", "always"), {"NO_COLOR": "1"}, True),
+    ],
+)
+def test_a_terminal_has_colours(options: tuple[str, ...], variables: dict[str, str], is_coloured: bool) -> None:
+    import pty
+
+    ours, theirs = pty.openpty()
+    env = {key: value for key, value in os.environ.items() if key != "NO_COLOR"} | {"TERM": "xterm"} | variables
+    arguments = [*command(), "stats", *options, str(corpus.path_of("oom"))]
+    with subprocess.Popen(arguments, stdout=theirs, stderr=subprocess.DEVNULL, env=env) as run:
+        os.close(theirs)
+        shown = b""
+        while part := read_part(ours):
+            shown += part
+    os.close(ours)
+    assert run.returncode == 0 and b"oom.pickle" in shown
+    assert (b"\x1b[" in shown) is is_coloured
+
+
+def read_part(terminal: int) -> bytes:
+    """Linux says that a terminal has ended by an error."""
+    try:
+        return os.read(terminal, 65536)
+    except OSError:
+        return b""
 
 
 def test_one_device(tmp_path: Path) -> None:

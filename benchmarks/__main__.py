@@ -37,6 +37,9 @@ layers  the same programs: share of the bytes of forward passes that get the num
 operators
         programs recorded with a profile over the driver of tests/fakecuda: share of bytes whose operator is read from
         their stack traces, and how much of it ran then by the profile; names of programs may be given
+tensor-shapes
+        programs recorded over the driver of tests/fakecuda: share of the bytes with a known shape whose last dimension
+        is inferred from sizes, and how much of it is right; names of programs may be given
 fit     thirty programs at five values of a number, recorded over the driver of tests/fakecuda:
         peaks foretold from one, two or three of them against the runs, and the largest value on three cards; and
         programs with two remedies; recordings stay in the folder of --keep and are used again; then the time of a
@@ -94,6 +97,7 @@ from benchmarks import (
     sizes,
     soak,
     switches,
+    tensor_shapes,
     torch_allocator,
     whatif,
 )
@@ -294,6 +298,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "modules": lambda run: {"rows": modules.run_all(run.names)},
     "layers": lambda run: {"rows": layers.run_all(run.names)},
     "operators": lambda run: {"rows": operators.run_all(run.keep, run.names)},
+    "tensor-shapes": lambda run: {"rows": tensor_shapes.run_all(run.keep, run.names)},
     "remedies": of_remedies,
     "remedy-times": lambda run: {"rows": remedy_times.run_all(run.keep, run.names)},
     "categories": of_categories,

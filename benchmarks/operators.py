@@ -23,7 +23,7 @@ FAMILIES = {
     "multi_head_attention_forward": (
         "linear", "contiguous", "scaled_dot_product_attention", "softmax", "baddbmm", "bmm", "reshape", "transpose",
     ),
-    "activation": ("gelu", "relu", "silu", "clamp_min", "tanh", "sigmoid", "softmax"),
+    "activation function": ("gelu", "relu", "silu", "clamp_min", "tanh", "sigmoid", "softmax"),
     "rnn": ("gru", "lstm"),
     "pooling": ("max_pool", "avg_pool", "adaptive"),
     "normalization": ("layer_norm", "group_norm", "rms_norm"),
@@ -74,7 +74,7 @@ def measure(run: Path) -> dict[str, int] | None:
             continue
         counts["allocated"] += size
         name = said[stack].strip("_")
-        if name and ".py" not in name:
+        if name and not name.startswith(("torch.optim.", "compiled code")):
             last = int(np.searchsorted(begin, times[event] + 1000, "right"))
             running = [short[at] for at in np.flatnonzero(end[:last] >= times[event])]
             counts["said"] += size

@@ -124,8 +124,9 @@ def keys_of(path: Path, number: int, device: oracle.Device, grouping: str) -> li
     if grouping == "stream":
         return ["" if a.stream is None else str(a.stream) for a in device.allocations]
     import snapreport
+    from snapreport.timeline.operators import called_operators
 
-    snapshot = snapreport.load(path)  # separate rules: pools, categories and steps are tested elsewhere
+    snapshot = snapreport.load(path)  # separate rules: pools, categories, steps, operators are tested elsewhere
     if grouping == "step":
         steps = snapshot.steps(number).rows(named=True)
         return [
@@ -134,6 +135,9 @@ def keys_of(path: Path, number: int, device: oracle.Device, grouping: str) -> li
             else ""
             for a in device.allocations
         ]
+    if grouping == "operator":
+        called = called_operators(snapshot.recording).to_list()
+        return [called[stack] for stack in snapshot.timeline(number).allocations["stack"].to_list()]
     return ["" if value is None else str(value) for value in snapshot.allocations(number)[grouping].to_list()]
 
 

@@ -19,7 +19,7 @@ from test_annotations import T0, event
 
 from snapreport.number_format import bytes_text
 
-GROUPINGS = ("stack", "func", "file", "line", "category", "step", "size", "stream", "pool")
+GROUPINGS = ("stack", "func", "file", "line", "category", "step", "size", "operator", "stream", "pool")
 REAL = [name for name in ("train_22k_events.pickle", "expandable_oom_3gpu.pickle") if name in corpus.real_names()]
 CATCH = """button => new Promise(done => {
     const make = URL.createObjectURL, click = HTMLAnchorElement.prototype.click

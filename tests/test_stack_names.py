@@ -17,7 +17,7 @@ import recorded
 from decoder import Report
 
 import snapreport
-from snapreport.timeline.operators import frame_operators, stack_labels, stack_operators
+from snapreport.timeline.operators import called_operators, frame_operators, stack_labels, stack_operators
 from snapreport.timeline.own_code import own_places, stack_names
 
 # (recording, function of the line that names, the expected name): all bytes allocated there have the name.
@@ -147,6 +147,7 @@ def test_page_and_python_name_stacks_alike(snapshot_path: Path, report_of: Calla
         found = [stack[place - 1] if place else None for stack, place in zip(stacks, columns[column], strict=True)]
         assert found == [rows[frame] if frame >= 0 else None for frame in wanted]
     assert [columns["operators"][i] for i in columns["stack_operator"]] == stack_operators(recording).to_list()
+    assert [columns["operators"][i] for i in columns["stack_called"]] == called_operators(recording).to_list()
     of_frame = dict(zip(rows, frame_operators(recording), strict=True))
     found = [columns["operators"][i] for i in columns["frame_operator"]]
     page = zip(columns["frame_name"], columns["frame_file"], columns["frame_line"], strict=True)

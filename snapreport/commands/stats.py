@@ -27,7 +27,7 @@ from snapreport.commands.shared import (
 from snapreport.terminal import echo
 
 # Spelled out, as --help imports no columns; tests compare it with snapreport.timeline.allocation_groups.
-GROUPINGS = ("stack", "function", "module", "file", "operator", "category", "step")
+GROUPINGS = ("stack", "function", "module", "file", "operator", "shape", "category", "step")
 
 if TYPE_CHECKING:
     from snapreport.contracts.stats import FileStats

@@ -18,7 +18,7 @@ from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.module_tree import modules_source
 
 ROWS = 30
-_UNNAMED = {"module": "no module", "operator": "no operator", "step": "outside of steps"}
+_UNNAMED = {"module": "no module", "operator": "no operator", "shape": "no shape", "step": "outside of steps"}
 
 
 def groups_text(snapshot: Snapshot, by: str, query: str | None) -> str:
@@ -28,6 +28,8 @@ def groups_text(snapshot: Snapshot, by: str, query: str | None) -> str:
         table, title = group_sums(timeline, by, mask), f"by {by}"
         if by == "module" and modules_source(timeline) == "inferred":
             table, title = _layers_folded(table), "by line of forward, layers inferred"
+        if by == "shape" and table["name"].str.starts_with("*").any():
+            title = "by shape, *x… inferred from sizes"
         lines += ["", _title(timeline, title, query)]
         rows = [["", "at the peak", "share", "count", "in all", "count"]]
         for name, at_peak, count_at_peak, total, count in table.head(ROWS).iter_rows():

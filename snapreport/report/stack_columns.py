@@ -24,7 +24,7 @@ from snapreport.reading.recording import Recording
 from snapreport.reading.stack_marks import innermost_marked
 from snapreport.report.source_links import Rule
 from snapreport.snapshot import Snapshot
-from snapreport.timeline.operators import frame_operators, stack_operators
+from snapreport.timeline.operators import called_operators, frame_operators, stack_operators
 from snapreport.timeline.own_code import is_library, stack_names
 
 LIBRARY_FLAG = 4
@@ -48,11 +48,12 @@ def stack_columns(snapshots: Sequence[Snapshot], rules: Sequence[Rule] = ()) -> 
     ``posting_length`` (F) is how many nodes a frame has, ``posting_first`` (F) its first node less that of the previous
     frame (0 if it has none), ``posting_gap`` (M less the frames that have any) each further node less the previous one.
     ``stack_name`` and ``stack_launcher`` are positions of frames in each stack, 1 the innermost and 0 none: the frame
-    it is named after, and the program's line that launched that (``timeline/own_code.py``). ``frame_operator`` and
-    ``stack_operator`` index ``operators``, 0 for none (``timeline/operators.py``). ``rules``: line addresses.
+    it is named after, and the program's line that launched that (``timeline/own_code.py``). ``frame_operator``,
+    ``stack_operator`` and ``stack_called`` index ``operators``, 0 for none (``timeline/operators.py``). ``rules``: line
+    addresses.
     """
     lcps, lengths, sequences, frames, base, names_at, launchers = [], [], [], [], [], [], []
-    of_frames, of_stacks = [_NO_OPERATOR], [_NO_OPERATOR]
+    of_frames, of_stacks, called = [_NO_OPERATOR], [_NO_OPERATOR], [_NO_OPERATOR]
     offset = total = 0
     for snapshot in snapshots:
         recording = snapshot.recording
@@ -68,6 +69,7 @@ def stack_columns(snapshots: Sequence[Snapshot], rules: Sequence[Rule] = ()) -> 
         launchers.append(named.launcher_place + 1)
         of_frames.append(frame_operators(recording))
         of_stacks.append(stack_operators(recording))
+        called.append(called_operators(recording))
         offset += len(recording.frames)
     table = (
         pl.concat(frames, how="diagonal")
@@ -81,8 +83,9 @@ def stack_columns(snapshots: Sequence[Snapshot], rules: Sequence[Rule] = ()) -> 
     files, file_index = interned(table["filename"])
     names, name_index = interned(table["name"])
     # The first is "", of no frame and no stack.
-    operators, index = interned(pl.concat([_NO_OPERATOR, pl.concat(of_frames)[1:][order], pl.concat(of_stacks)[1:]]))
-    frame_operator, stack_operator = index[1 : 1 + len(table)], index[1 + len(table) :]
+    shown = [pl.concat(of_frames)[1:][order], pl.concat(of_stacks)[1:], pl.concat(called)[1:]]
+    operators, index = interned(pl.concat([_NO_OPERATOR, *shown]))
+    frame_operator, stack_operator, stack_called = np.split(index[1:], np.cumsum([len(one) for one in shown[:2]]))
     columns = [
         Column("filenames", files, "json"),
         Column("names", names, "json"),
@@ -93,6 +96,7 @@ def stack_columns(snapshots: Sequence[Snapshot], rules: Sequence[Rule] = ()) -> 
         Column("operators", operators, "json"),
         Column("frame_operator", frame_operator, "u32"),
         Column("stack_operator", stack_operator, "u32"),
+        Column("stack_called", stack_called, "u32"),
         Column("stack_lcp", np.concatenate(lcps) if lcps else [], "u32"),
         Column("stack_length", np.concatenate(lengths) if lengths else [], "u32"),
         Column("stack_name", np.concatenate(names_at) if names_at else [], "u32"),

@@ -27,6 +27,7 @@ from snapreport.report.recorder_facts import Fact, recorder_facts
 from snapreport.report.sentence_html import Links
 from snapreport.report.source_links import REPOSITORY_LINKS, SourceLinks
 from snapreport.report.stack_lines import StackLine, stack_lines
+from snapreport.report.step_lines import device_steps
 from snapreport.report.time_lines import TimeTable, time_table
 from snapreport.report.verdict import Chip, chips, worst_first
 from snapreport.sentence import sentence
@@ -43,8 +44,8 @@ HEADLINE_FINDINGS = 2
 
 class Card(Struct, frozen=True):
     """One device with data. ``cells`` follow the table's heading in the template; ``peak``: the composition of its peak
-    in sentences, and ``parts`` in tables; ``doubts``, ``assurances``: the limits and strengths of its recording;
-    ``preview``: empty if nothing changes; ``links``: of its sentences.
+    in sentences, and ``parts`` in tables; ``steps``: what its steps have in common; ``doubts``, ``assurances``: the
+    limits and strengths of its recording; ``preview``: empty if nothing changes; ``links``: of its sentences.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Card(Struct, frozen=True):
     stacks: list[StackLine]
     peak: list[str]
     parts: list[Breakdown]
+    steps: str
     links: Links
 
 
@@ -259,6 +261,7 @@ def _card(snapshot: Snapshot, timeline: DeviceTimeline, name: str, peak: Finding
         stack_lines(snapshot, timeline),
         lines,
         breakdowns(peak) if peak else [],
+        device_steps(snapshot, timeline),
         links,
     )
 

@@ -6,15 +6,16 @@ import numpy as np
 import polars as pl
 
 from snapreport.timeline.build import DeviceTimeline
+from snapreport.timeline.inferred_shapes import inferred_shapes
 from snapreport.timeline.operators import called_operators, stack_labels
 from snapreport.timeline.own_code import own_frames, own_functions
 
-GROUPINGS = ("stack", "function", "module", "file", "operator", "category", "step")
+GROUPINGS = ("stack", "function", "module", "file", "operator", "shape", "category", "step")
 
 
 def group_sums(timeline: DeviceTimeline, by: str, mask: np.ndarray | None = None) -> pl.DataFrame:
-    """A row per group, most bytes at the peak first: ``name`` String (null: no stack trace, no module, in no step),
-    ``bytes_at_peak``, ``count_at_peak``, ``bytes``, ``count`` Int64, the last two of all allocations.
+    """A row per group, most bytes at the peak first: ``name`` String (null: no stack trace, module or shape, in no
+    step), ``bytes_at_peak``, ``count_at_peak``, ``bytes``, ``count`` Int64, the last two of all allocations.
 
     by: one of ``GROUPINGS``. mask: Boolean per allocation that counts; None: all.
     """
@@ -44,6 +45,8 @@ def _names(timeline: DeviceTimeline, by: str) -> pl.Series:
         return _steps(timeline)
     if by == "module":
         return table["module"]
+    if by == "shape":
+        return table["shape"].fill_null(inferred_shapes(table))
     if by == "file":
         frame = pl.Series(own_frames(recording))
         of_stack = recording.frames["filename"].gather(frame.set(frame < 0, None))

@@ -29,6 +29,8 @@ _OVERLOAD = (
 _FUNCTIONS = r"(?:^|/)torch/(?:nn/)?functional\.py$"
 _MODULES = r"(?:^|/)torch/nn/modules/(\w+)\.py$"
 _FRAMEWORK = ("module", "container", "utils")
+# Files of modules whose operators are built in, without a frame of their own, as a table of operators names them.
+_IN_TABLES = {"activation": "activation function", "sparse": "embedding"}
 _HELPERS = r"^(?:fn|handle_torch_function|has_torch_function\w*|_verify\w*|_get_softmax_dim)$"
 # Every operator that returns a new tensor ends in one of these.
 _FACTORY = r"^(?:new_)?empty|^resize_|^set_"
@@ -78,9 +80,10 @@ def stack_operators(recording: Recording) -> pl.Series:
 @memoize
 def called_operators(recording: Recording) -> pl.Series:
     """String per stack: the operator that the program called there, the outermost one that says more than that it makes
-    a tensor; "" where the stack shows none.
+    a tensor, or ``torch.optim.adam``, or ``compiled code``; "" where the stack shows none.
     """
-    return _outer_and_inner(recording)[0]
+    outer = _outer_and_inner(recording)[0].replace(_IN_TABLES)
+    return outer.str.replace(r"^(\w+)\.py:\d+$", "torch.optim.$1").str.replace(r"^compiled:\d+$", "compiled code")
 
 
 @memoize

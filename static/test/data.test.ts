@@ -143,6 +143,7 @@ test('stacks come out of front coding innermost first', () => {
       { name: 'operators', dtype: 'json', values: ['', 'linear', 'softmax'] },
       { name: 'frame_operator', dtype: 'u32', values: [1, 0, 2, 0] },
       { name: 'stack_operator', dtype: 'u32', values: [0, 0, 1, 0, 2, 0] },
+      { name: 'stack_called', dtype: 'u32', values: [0, 1, 1, 2, 2, 0] },
       { name: 'stack_lcp', dtype: 'u32', values: [0, 0, 1, 2, 1, 0] },
       { name: 'stack_length', dtype: 'u32', values: [0, 1, 2, 3, 2, 1] },
       { name: 'stack_name', dtype: 'u32', values: [0, 1, 1, 2, 1, 1] },

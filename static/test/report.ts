@@ -64,6 +64,7 @@ export function reportOf(d: DeviceData): Record<string, string> {
     { name: 'operators', dtype: 'json', values: [''] },
     { name: 'frame_operator', dtype: 'u32', values: new Uint32Array(stacks - 1) },
     { name: 'stack_operator', dtype: 'u32', values: new Uint32Array(stacks) },
+    { name: 'stack_called', dtype: 'u32', values: new Uint32Array(stacks) },
     { name: 'stack_lcp', dtype: 'u32', values: new Uint32Array(stacks) },
     { name: 'stack_length', dtype: 'u32', values: Array.from({ length: stacks }, (_, i) => Math.min(i, 1)) },
     { name: 'stack_name', dtype: 'u32', values: Array.from({ length: stacks }, (_, i) => Math.min(i, 1)) },

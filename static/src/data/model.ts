@@ -139,6 +139,8 @@ export interface Stacks {
   launcher(stack: number): Frame | null
   /** What tells a stack from others of its line: "linear"; '' where nothing needs to. */
   operator(stack: number): string
+  /** The outermost operator that the program calls there; '' where the stack shows none. */
+  called(stack: number): string
 }
 
 export type Axis = 'event' | 'time'

@@ -35,6 +35,7 @@ export function readStacks(blob: DecodedBlob): Stacks {
     frame: blob.u32('stack_name'),
     launcher: blob.u32('stack_launcher'),
     operator: blob.u32('stack_operator'),
+    called: blob.u32('stack_called'),
   }
   return new StackTable(new FrameTable(blob), frameOf, caller, leaf, named)
 }
@@ -146,6 +147,7 @@ class StackTable implements Stacks {
       readonly frame: Uint32Array
       readonly launcher: Uint32Array
       readonly operator: Uint32Array
+      readonly called: Uint32Array
     },
   ) {
     this.count = leaf.length
@@ -181,6 +183,10 @@ class StackTable implements Stacks {
 
   operator(stack: number): string {
     return this.table.operators[this.named.operator[stack]] ?? ''
+  }
+
+  called(stack: number): string {
+    return this.table.operators[this.named.called[stack]] ?? ''
   }
 
   private frameAt(stack: number, place: number): Frame | null {

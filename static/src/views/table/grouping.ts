@@ -18,6 +18,7 @@ export type Grouping =
   | 'category'
   | 'step'
   | 'module'
+  | 'operator'
   | 'size'
   | 'stream'
   | 'pool'
@@ -32,6 +33,7 @@ export const GROUPINGS: readonly (readonly [Grouping, string, string])[] = [
   ['category', 'By category', 'category'],
   ['step', 'By step', 'step'],
   ['module', 'By module', 'module'],
+  ['operator', 'By operator', 'operator'],
   ['size', 'By size', 'size'],
   ['stream', 'By stream', 'stream'],
   ['pool', 'By pool', 'pool'],
@@ -54,6 +56,9 @@ export interface Groups {
   /** What its rows sort by when sorted by name; null: the text. */
   numberOf: ((group: number) => number) | null
 }
+
+/** Stacks in the query of an operator: more make it unreadable, and a link too long. */
+const MOST_STACKS = 50
 
 /** Why this device cannot be grouped this way; null when it can. */
 export function whyNot(grouping: Grouping, info: DeviceInfo, data: DeviceData): string | null {
@@ -102,6 +107,8 @@ export function groupsOf(
       return named(data.category, info.categories, (name) => `category:${quoted(name)}`, 'no category')
     case 'module':
       return named(data.module, info.modules, (name) => (name ? `module:"${name}"` : '-module:*'), 'without a module')
+    case 'operator':
+      return byOperator(data, stacks)
     case 'stream':
       return named(data.stream, info.streams, (name) => (/^-?\d+$/.test(name) ? `stream:${name}` : null), 'no stream')
     case 'pool':
@@ -159,6 +166,35 @@ function byFrame(
     of,
     ...cut(names, texts, 'not known'),
     queryOf: (group) => (texts[group] ? query(texts[group]) : null),
+    numberOf: null,
+  }
+}
+
+/** Operators that the stacks show; the query of one lists its stacks. */
+function byOperator(data: DeviceData, stacks: Stacks): Groups {
+  const names: string[] = []
+  const stacksOf: number[][] = []
+  const numbers = new Map<string, number>()
+  const groupOf = new Int32Array(stacks.count).fill(-1)
+  const of = Int32Array.from(data.stack, (stack) => {
+    if (groupOf[stack] < 0) {
+      const name = stacks.called(stack)
+      let number = numbers.get(name)
+      if (number === undefined) {
+        numbers.set(name, (number = names.push(name) - 1))
+        stacksOf.push([])
+      }
+      stacksOf[number].push(stack)
+      groupOf[stack] = number
+    }
+    return groupOf[stack]
+  })
+  return {
+    count: names.length,
+    of,
+    ...cut(names, names, 'no operator'),
+    queryOf: (group) =>
+      stacksOf[group].length <= MOST_STACKS ? stacksOf[group].map((stack) => `stack:${stack}`).join(' OR ') : null,
     numberOf: null,
   }
 }

@@ -63,10 +63,6 @@ class Saving(Struct, frozen=True):
         """:attr:`mask` and :attr:`fraction`."""
         return self.mask, self.fraction
 
-    @property
-    def second_is_close(self) -> bool:
-        return self.saves_bytes < CLOSE_TO_PEAK * self.at_peak_bytes
-
     def to_json(self) -> SavingRow:
         return SavingRow(
             query=self.query,

@@ -331,8 +331,3 @@ def _clock(job: Job) -> Clock:
 
 def _ms(us: float) -> str:
     return f"{us / 1e6:,.1f} s" if us >= 1e6 else f"{us / 1e3:,.1f} ms"
-
-
-def is_unnamed(stack: DigestStack) -> bool:
-    """Whether a stack row represents allocations without a stack trace."""
-    return stack.identity == EMPTY

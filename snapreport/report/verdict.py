@@ -16,8 +16,6 @@ from snapreport.sentence import bytes_part, joined, parts_of, place_part, senten
 
 MOST = 12
 _WORD = {"error": "Error", "warning": "Warning", "info": "Note"}
-_AT_STACK = ("fragmentation", "churn")
-"""Kinds whose chip names the line that the stack trace runs in."""
 _LABEL = {kind.name: kind.label for kind in KINDS}
 
 

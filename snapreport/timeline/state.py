@@ -30,10 +30,6 @@ class State(Struct, frozen=True):
     blocks: pl.DataFrame
 
     @property
-    def free_blocks(self) -> pl.DataFrame:
-        return self.blocks.filter(pl.col("state") == STATES[FREE])
-
-    @property
     def largest_free(self) -> int:
         """Bytes of the largest contiguous free range, 0 if nothing is free."""
         return max_or_zero(self.segments["largest_free"])

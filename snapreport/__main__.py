@@ -14,7 +14,7 @@ import os
 import sys
 from typing import NoReturn
 
-from snapreport.supervision import supervised
+from snapreport.supervisor import supervised
 
 # Commands that start programs of the user: these are not to be ended with us, nor counted as our memory.
 _UNSUPERVISED = ("record",)

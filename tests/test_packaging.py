@@ -25,6 +25,7 @@ PACKAGE = Path(snapreport.__file__).parent
 FLOORS = [
     {"available_memory", "contracts", "terminal", "version"},
     {"supervision"},
+    {"supervisor"},
     {"allocator_facts", "vocabulary"},
     {
         "durable_rename",

@@ -25,8 +25,8 @@ MIB = 1 << 20
 IMPATIENT = [
     sys.executable,
     "-c",
-    "from snapreport import supervision\n"
-    "supervision.HANG_SECONDS, supervision.HANG_SECONDS_OF_WORKERS = 0.5, 5.0\n"
+    "from snapreport import supervision, supervisor\n"
+    "supervisor.HANG_SECONDS, supervision.HANG_SECONDS_OF_WORKERS = 0.5, 5.0\n"
     "from snapreport.__main__ import run\n"
     "run()",
 ]

@@ -9,12 +9,13 @@ import numpy as np
 import polars as pl
 from msgspec import Struct
 
-from snapreport.contracts.finding import Evidence, Link, Row
+from snapreport.contracts.finding import Link
 from snapreport.findings.allocation_growth import GrowingStack, growing_stacks, loop_allocations, single_growths
 from snapreport.findings.basis import basis_of
 from snapreport.findings.common_caller import common_caller
 from snapreport.findings.failed_requests import ends_in_failure, with_failed_requests
-from snapreport.findings.live import Names, by_category, live_at
+from snapreport.findings.leak_sentences import ONE_CAUSE, LeakEvidence, LeakStackRow, leak_detail, leak_title
+from snapreport.findings.live import Names, by_category
 from snapreport.findings.loop_lines import outside_modules
 from snapreport.findings.lowest_live import lowest_live
 from snapreport.findings.model import Finding, FindingKind
@@ -23,50 +24,12 @@ from snapreport.findings.repetition import FEWEST, Repetitions
 from snapreport.findings.saving import SavingRow, peak_without, peak_without_spans
 from snapreport.findings.selection import any_of, stack_term
 from snapreport.number_format import count_text, plural
-from snapreport.sentence import bytes_part, listed, sentence
+from snapreport.sentence import bytes_part, sentence
 from snapreport.timeline.build import DeviceTimeline
 
 MOST = 10
-_ONE_CAUSE = 3
-"""So many stacks that grow together are one leak: a list of outputs pins the activations of a whole forward pass."""
-_OFF = 0.1
-"""Of what the repetitions kept by their number: where all of it is more or less, the title does not count them."""
-_LISTED = 5
 TOO_FEW_STEPS = "Too few steps to detect a leak: record at least four."
 START_IS_END = "As much is allocated at the end as at the start, but too few steps are recorded to rule out a leak."
-
-
-class LeakStackRow(Row):
-    stack: int
-    place: str
-    bytes: int
-    count: int
-    bytes_per_step: int
-
-
-class LeakEvidence(Evidence):
-    """Memory that grows. ``freed_bytes``: of ``live_bytes``, freed after the last repetition. ``every``: in so many
-    repetitions once; ``bounds``: the events at which repetitions begin, and
-    the end of the last; ``staircase``: the lowest live bytes of each. ``needed_peak_bytes``: the peak if each
-    repetition keeps its part until the next one allocates its own.
-    """
-
-    bytes_per_step: int
-    live_bytes: int
-    live_count: int
-    every: int
-    unit: str
-    freed_bytes: int
-    steps: int
-    staircase: list[int]
-    bounds: list[int]
-    device_limit: int
-    replaced: bool
-    category: str
-    caller: str
-    stacks: list[LeakStackRow]
-    saving: SavingRow
-    needed_peak_bytes: int
 
 
 class LeakVerdict(Struct, frozen=True):
@@ -142,7 +105,7 @@ def leak_findings(timeline: DeviceTimeline, names: Names, repetitions: Repetitio
 
 def _by_cause(growths: Sequence[GrowingStack], names: Names) -> list[Sequence[GrowingStack]]:
     """Growths that are one leak: all where they are many, else those of one line of the program."""
-    if len(growths) >= _ONE_CAUSE:
+    if len(growths) >= ONE_CAUSE:
         return [growths]
     groups: dict[tuple[str, int], list[GrowingStack]] = {}
     for growth in growths:
@@ -202,8 +165,8 @@ def _leak(
         kind="leak",
         device=timeline.device,
         severity="info" if is_cache else "warning",
-        title=_title(evidence, is_cache=is_cache),
-        detail=_detail(timeline, remaining, evidence, all_leaks, is_cache=is_cache),
+        title=leak_title(evidence, is_cache=is_cache),
+        detail=leak_detail(timeline, remaining, evidence, all_leaks, is_cache=is_cache),
         bytes=size,
         event=end if freed.any() else len(timeline.events) - 1,
         stack=group[0].stack,
@@ -214,140 +177,6 @@ def _leak(
         ],
         confidence="inferred" if repetitions.count >= 2 * FEWEST else "estimate",
         link=Link(view="timeline", query=query),
-    )
-
-
-def _title(evidence: LeakEvidence, *, is_cache: bool) -> str:
-    unit, place = evidence["unit"], evidence["stacks"][0]["place"]
-    amount, total = bytes_part(evidence["bytes_per_step"] * evidence["every"]), bytes_part(evidence["live_bytes"])
-    often = (
-        sentence("every {unit}", unit=unit)
-        if evidence["every"] == 1
-        else sentence("every {} {unit}s", evidence["every"], unit=unit)
-    )
-    # The first repetition may hold several iterations, as before the loop's first step is seen.
-    kept = evidence["bytes_per_step"] * evidence["steps"]
-    in_all = not is_cache and not evidence["replaced"] and abs(evidence["live_bytes"] - kept) > _OFF * kept
-    after = sentence("{total} in all", total=total)
-    if not in_all:
-        after = sentence("{total} after {}", plural(evidence["steps"], unit), total=total)
-    if is_cache:
-        what = "The KV cache" if evidence["category"] == "kv cache" else "A cache"
-        return sentence(
-            "{what} grows by {amount} {often} in {place}, to {after}",
-            what=what,
-            amount=amount,
-            often=often,
-            place=place,
-            after=after,
-        )
-    if evidence["replaced"]:
-        return sentence(
-            "Leak: {place} replaces its tensor by one {amount} larger {often}, {after}",
-            place=place,
-            amount=amount,
-            often=often,
-            after=after,
-        )
-    if len({row["place"] for row in evidence["stacks"]}) == 1:
-        return sentence(
-            "Leak: {place} keeps {amount} {often}, {after}", place=place, amount=amount, often=often, after=after
-        )
-    where = (
-        sentence("in calls from {caller}", caller=caller)
-        if (caller := evidence["caller"]) and caller != place
-        else sentence("most of it in {place}", place=place)
-    )
-    return sentence(
-        "Leak: {amount} stay allocated {often}, {where}, {after}", amount=amount, often=often, where=where, after=after
-    )
-
-
-def _detail(
-    timeline: DeviceTimeline, remaining: pl.DataFrame, evidence: LeakEvidence, all_leaks: int, *, is_cache: bool
-) -> list[str]:
-    unit, stairs, saving = evidence["unit"], evidence["staircase"], evidence["saving"]
-    lines: list[str] = []
-    if not evidence["replaced"]:
-        fate = "none of them was freed"
-        if evidence["freed_bytes"]:
-            share = "all" if evidence["freed_bytes"] == evidence["live_bytes"] else "some"
-            fate = sentence("{share} of them were freed only after the last {unit}", share=share, unit=unit)
-        lines.append(sentence("It made {}; {fate}.", plural(evidence["live_count"], "allocation"), fate=fate))
-    places: dict[str, int] = {}
-    for row in evidence["stacks"]:
-        places[row["place"]] = places.get(row["place"], 0) + row["bytes_per_step"]
-    if len(places) > 1:
-        rows = sorted(places.items(), key=lambda item: -item[1])
-        parts: list[str] = [sentence("{place} ({})", bytes_part(size), place=place) for place, size in rows[:_LISTED]]
-        if len(rows) > _LISTED:
-            parts.append(plural(len(rows) - _LISTED, "other line"))
-        lines.append(sentence("Each {unit}: {}.", listed(parts), unit=unit))
-    lines.append(
-        sentence(
-            "The lowest live bytes rose from {} in the second {unit} to {} in the last.",
-            bytes_part(stairs[1]),
-            bytes_part(stairs[-1]),
-            unit=unit,
-        )
-    )
-    failed = [event for event in timeline.oom_events if event >= evidence["bounds"][-3]]
-    if failed:  # in one of the last two: the program has met the limit
-        held = int(live_at(remaining, failed[-1])["size"].sum())
-        total = int(timeline.allocated[failed[-1] + 1])
-        lines.append(
-            sentence("When memory ran out, {} of the {} allocated came from it.", bytes_part(held), bytes_part(total))
-        )
-    elif evidence["device_limit"] > timeline.peak_bytes and not is_cache:
-        more = int((evidence["device_limit"] - timeline.peak_bytes) // max(1, all_leaks))
-        lines.append(
-            sentence(
-                "Memory runs out after {} more {unit}s at {} each.", count_text(more), bytes_part(all_leaks), unit=unit
-            )
-        )
-    if saving["saves_bytes"] and not is_cache:
-        peak, needed = bytes_part(saving["peak_bytes"]), bytes_part(evidence["needed_peak_bytes"])
-        or_needed = (
-            sentence(", and {needed} if each {unit} needs its part", needed=needed, unit=unit) if needed != peak else ""
-        )
-        would = "at least {peak} would be needed" if saving["is_lower_bound"] else "the peak would be {peak}"
-        would = sentence(would, peak=peak)
-        lines.append(sentence("Without the leak {would}{or_needed} (replayed).", would=would, or_needed=or_needed))
-    if not is_cache:
-        lines.append(_remedy(evidence))
-    return lines
-
-
-def _remedy(evidence: LeakEvidence) -> str:
-    if evidence["replaced"]:
-        return "Preallocate the tensor, or move what is no longer needed to the CPU."
-    if evidence["category"] == "activation" and len(evidence["stacks"]) >= _ONE_CAUSE:
-        return sentence(
-            "Something still references these tensors, probably through an autograd graph: store `loss.item()` or "
-            "`tensor.detach().clone()`."
-        )
-    if evidence["category"] == "activation" and evidence["live_count"] >= _ONE_CAUSE * evidence["steps"]:
-        return sentence(
-            "Something still references these tensors, views of them, or a graph that saved them: store `.item()`, "
-            "`.cpu()`, or `.detach().clone()` of the part that is needed, and `.detach()` what the next {} starts "
-            "with.",
-            evidence["unit"],
-        )
-    if evidence["category"] == "activation":
-        # A graph would hold what other lines saved as well. A detached view holds all of the tensor that it is of.
-        return sentence(
-            "Something still references this tensor or a view of it: store `.item()`, `.cpu()`, or "
-            "`.detach().clone()` of the part that is needed."
-        )
-    if evidence["category"] == "optimizer state":
-        return (
-            "An optimizer allocates its state once: something probably still references an optimizer or a model that "
-            "was replaced. Drop it, or keep using the first one."
-        )
-    return sentence(
-        "Something still references these tensors after the {}: drop it, or move them to the CPU. A buffer that is "
-        "meant to fill looks the same until it is full.",
-        evidence["unit"],
     )
 
 

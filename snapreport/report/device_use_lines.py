@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec import UNSET
 
 from snapreport.contracts.stats import DeviceUseChange
-from snapreport.findings.oom import OUTSIDE
+from snapreport.findings.oom_sentences import OUTSIDE
 from snapreport.number_format import bytes_text, plural
 from snapreport.sentence import bytes_part, code_part, device_part, listed, sentence
 from snapreport.timeline.build import DeviceTimeline

@@ -123,12 +123,12 @@ def test_cuda_in_another_thread(torch_cuda: FakeTorch, tmp_path: Path) -> None:
 def test_signal_while_a_snapshot_is_written(torch_cuda: FakeTorch, tmp_path: Path) -> None:
     """The snapshot is completed first, and no second one is written."""
     program = (
-        f"{TENSOR}from snapreport.recorder import session\n"
-        "write = session.write_snapshot\n"
+        f"{TENSOR}from snapreport.recorder import allocator, session\n"
+        "write = allocator.write_snapshot\n"
         "def interrupted(*arguments):\n"
         "    os.kill(os.getpid(), signal.SIGTERM)\n"
         "    return write(*arguments)\n"
-        "session.write_snapshot = interrupted\n"
+        "allocator.write_snapshot = interrupted\n"
         "session.active().dump()\nprint('not reached')"
     )
     done = torch_cuda.record("-o", tmp_path, command=["-c", program])

@@ -100,17 +100,17 @@ def test_second_failure_while_dumping(torch_cuda: FakeTorch, tmp_path: Path) -> 
     """Another thread runs out of memory while the first one's dump is written: it fails at once, the file is whole."""
     program = (
         "import threading, torch\n"
-        "from snapreport.recorder import session\n"
+        "from snapreport.recorder import allocator\n"
         "def fail():\n"
         "    try: torch.empty(5 << 30, dtype=torch.uint8, device='cuda')\n"
         "    except torch.OutOfMemoryError: print('failed', flush=True)\n"
         "torch.ones(1, device='cuda')\n"
-        "write = session.write_snapshot\n"
+        "write = allocator.write_snapshot\n"
         "def slow(*arguments):\n"
         "    second = threading.Thread(target=fail); second.start(); second.join(20)\n"
         "    print('second is over', not second.is_alive(), flush=True)\n"
         "    return write(*arguments)\n"
-        "session.write_snapshot = slow\n"
+        "allocator.write_snapshot = slow\n"
         "fail()\n"
     )
     done = torch_cuda.record("-o", tmp_path, "--no-at-exit", command=["-c", program])
@@ -122,9 +122,9 @@ def test_host_without_memory(torch_cuda: FakeTorch, tmp_path: Path) -> None:
     """Where the dump itself fails, the program's error is PyTorch's, one line says why, and nothing is left."""
     program = (
         "import torch\n"
-        "from snapreport.recorder import session\n"
+        "from snapreport.recorder import allocator\n"
         "def fail(*_): raise MemoryError\n"
-        "session.write_snapshot = fail\n"
+        "allocator.write_snapshot = fail\n"
         "torch.empty(5 << 30, dtype=torch.uint8, device='cuda')\n"
     )
     done = torch_cuda.record("-o", tmp_path, "--no-at-exit", command=["-c", program])

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from snapreport.number_format import bytes_text, with_article
-from snapreport.recorder.dump import SUFFIXES
-from snapreport.recorder.metadata import used_devices
+from snapreport.recorder.dump import SUFFIXES, write_snapshot
+from snapreport.recorder.metadata import KEY, used_devices
 from snapreport.recorder.options import Options
 from snapreport.recorder.own_history import watch_history
 
@@ -98,6 +98,11 @@ class CudaRecorder:
         # Outside the chosen steps one event remains in the trace; disabling clears it, and blocks keep their stacks.
         record(enabled=None)
         record(mode, **arguments)
+
+    def write(self, path: Path, compression: str, facts: dict[str, Any], deadline: float | None) -> bool:
+        """Writes PyTorch's snapshot and the program's ``facts``, as :func:`write_snapshot`. Returns True."""
+        write_snapshot({KEY: facts, **self.snapshot()}, path, compression, deadline)
+        return True
 
     def snapshot(self) -> dict[str, Any]:
         """PyTorch's snapshot, with the garbage collector paused: it would traverse a million dicts."""

@@ -76,9 +76,9 @@ class ProfilerRecorder:
             self._restore()
             self._restore = None
 
-    def write(self, path: Path, compression: str, own: dict[str, Any]) -> bool:
+    def write(self, path: Path, compression: str, facts: dict[str, Any], deadline: float | None) -> bool:
         """Ends the profile and writes it to ``path``, atomically as in ``dump.py``; returns False and writes nothing if
-        it has no memory events. The next recording starts empty.
+        it has no memory events. The next recording starts empty. The export knows no ``deadline``.
         """
         profile = self._profile
         if profile is None:
@@ -91,7 +91,7 @@ class ProfilerRecorder:
             profile.export_chrome_trace(str(plain))
             if not _has_memory_events(plain):
                 return False
-            self._write_trimmed(plain, path, compression, own)
+            self._write_trimmed(plain, path, compression, facts)
         finally:
             with contextlib.suppress(OSError):
                 plain.unlink()

@@ -10,43 +10,32 @@ import contextlib
 import inspect
 import os
 import sys
-import threading
 import time
 import weakref
 from contextlib import ContextDecorator
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from snapreport.recorder import metadata, step_hooks, tensor_names
+from snapreport.recorder import metadata, step_hooks
 from snapreport.recorder.allocator import CudaRecorder, memory_kind
-from snapreport.recorder.device_samples import DeviceSamples
-from snapreport.recorder.digests import NEXT_SECONDS, DigestProcess
-from snapreport.recorder.dump import TimeLimitError, write_snapshot
-from snapreport.recorder.file_names import FileNames, Retention
+from snapreport.recorder.device_watch import DeviceWatch
 from snapreport.recorder.hard_exit import on_hard_exit
 from snapreport.recorder.headline import SECONDS, report_headline
-from snapreport.recorder.memory_alarm import MemoryAlarm
 from snapreport.recorder.module_marks import ModuleMarks
 from snapreport.recorder.module_names import ModuleNames
 from snapreport.recorder.options import Options, signal_number
 from snapreport.recorder.profiler import ProfilerRecorder, unrecorded_accelerator
-from snapreport.recorder.python_thread import call_in_main_thread, run_in_python_thread
+from snapreport.recorder.python_thread import run_in_python_thread
 from snapreport.recorder.signals import ENDING, SignalDumps
-from snapreport.recorder.step_profile import StepProfile, suffix
+from snapreport.recorder.snapshot_files import SIGNAL_SECONDS, SnapshotFiles
+from snapreport.recorder.step_profile import StepProfile
+from snapreport.recorder.tensor_marks import TensorMarks
 from snapreport.terminal import visible
 
 # Number of step times to store; a longer run stores the latest.
 MOST_STEPS = 100_000
-# torchrun, Slurm and Kubernetes send SIGKILL 30 s after SIGTERM.
-SIGNAL_SECONDS = 25.0
-# Reasons of a program's last snapshot, which its last digest is of.
-_ENDS = ("exit", "oom", "terminated")
-# Moments at which the addresses of parameters, gradients and optimizer state are noted, in addition to the dump itself.
-MOST_MARKS = 4
-# Different sets of gradients to note, one after each step: the allocator mostly repeats the addresses of a step.
-MOST_GRADIENT_MARKS = 64
-MOST_GRADIENT_TIMES = 1000
 
 _active: Recorder | None = None
 
@@ -72,16 +61,17 @@ class Recorder(ContextDecorator):
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self.files: list[Path] = []
         self._outer: Recorder | None = None
         self._entered = 0
-        self._names: FileNames | None = None
-        self._retention = Retention(options.keep)
-        self._digests = DigestProcess(options.python, options.digests or options.directory)
-        self._dumping = threading.Lock()
+        self._snapshots = SnapshotFiles(options, say)
         self._names_of_modules = ModuleNames()
         self._undo: list[Any] = []
         self._forget()
+
+    @property
+    def files(self) -> list[Path]:
+        """The snapshots written, in their order; old ones may have been removed."""
+        return self._snapshots.written
 
     def _forget(self) -> None:
         """Resets the state of a run, which begins anew with each :meth:`start`."""
@@ -92,15 +82,11 @@ class Recorder(ContextDecorator):
         self._terminated_step: int | None = None
         self._steps: list[tuple[int, int]] = []
         self._steps_by_hand = False
-        self._optimizers: weakref.WeakSet[Any] = weakref.WeakSet()
         self._counted: weakref.ref[Any] | None = None
-        self._marks: list[dict[str, Any]] = []
-        self._gradients: dict[tuple[int, ...], dict[str, Any]] = {}
+        self._tensors = TensorMarks(self._names_of_modules)
         self._modules = ModuleMarks(self._names_of_modules)
-        self._samples: DeviceSamples | None = None
+        self._devices = DeviceWatch(self.options, self._raise_alarm)
         self._profile: StepProfile | None = None
-        self._alarm = MemoryAlarm(self.options.alarm, self.options.alarm_growth)
-        self._alarms: list[str] = []  # sentences whose dump is due
         self._facts: dict[str, Any] = {}
         self._started_us = 0
         self._memory_at_start: dict[int, dict[str, int]] = {}
@@ -143,7 +129,7 @@ class Recorder(ContextDecorator):
             return
         _active = None
         if self._owns_process():
-            self._await_dump()
+            self._snapshots.wait()
             if self._profile is not None:
                 self._profile.end("the program ends")
             if not self._is_end_dumped():
@@ -151,10 +137,8 @@ class Recorder(ContextDecorator):
                     self._dump("exit")
                 elif self.options.digest_every:
                     self._digest("exit")
-            self._digests.finish()
             self._memory.stop()
-            if self._names is not None:
-                self._names.release()
+            self._snapshots.close()
         for undo in reversed(self._undo):
             undo()
         self._undo.clear()
@@ -203,8 +187,7 @@ class Recorder(ContextDecorator):
             return
         try:
             self._pid = os.getpid()  # a forked child may be the one that uses CUDA
-            suffix = self._memory.suffixes[self.options.compression]
-            self._names = FileNames(Path(self.options.directory), suffix, at_once=self._memory.kind != "cpu")
+            self._snapshots.open(self._memory)
             self._started_us = _now_us()
             self._facts = metadata.process_facts(self.options)
             self._memory.begin(self._out_of_memory)
@@ -213,10 +196,9 @@ class Recorder(ContextDecorator):
             if self.options.modules:
                 self._modules.start()
                 self._undo.append(self._modules.stop)
-            if self._memory.kind != "cpu" and (self.options.device_memory or self.options.alarm):
-                self._samples = DeviceSamples(self._memory.kind, self._device_used)
-                self._samples.start()
-                self._undo.append(self._samples.stop)
+            if isinstance(self._memory, CudaRecorder):
+                self._devices.start(self._memory)
+                self._undo.append(self._devices.stop)
             self._watch_end()
             self._start_profile()
         except (RuntimeError, OSError, TypeError, ValueError, AttributeError) as error:
@@ -233,9 +215,8 @@ class Recorder(ContextDecorator):
         self._profile.step(0, self._profile_path)
 
     def _profile_path(self) -> Path:
-        assert self._names is not None
         self._learn_rank()
-        return self._names.beside("profile", suffix(self.options.compression))
+        return self._snapshots.profile_path()
 
     def _watch_end(self) -> None:
         """Only of processes that record: launchers are left alone."""
@@ -255,7 +236,7 @@ class Recorder(ContextDecorator):
 
     def _end_early(self, reason: str) -> None:
         """Recording has to stop for ``reason``: writes the events so far."""
-        if self._memory.recording and not self._dumping.locked():  # a dump in progress ends the profile anyway
+        if self._memory.recording and not self._snapshots.is_writing:  # a dump in progress ends the profile anyway
             say(reason)
             self._dump("call")
             self._memory.stop()
@@ -270,7 +251,7 @@ class Recorder(ContextDecorator):
         return self._oom_step == self.step_number and isinstance(last, sys.modules["torch"].cuda.OutOfMemoryError)
 
     def _optimizer_stepped(self, optimizer: Any) -> None:
-        self._optimizers.add(optimizer)
+        self._tensors.optimizers.add(optimizer)
         if self._steps_by_hand or not self._memory.recording:
             return
         # Where several optimizers alternate, the first one counts.
@@ -281,7 +262,7 @@ class Recorder(ContextDecorator):
         if counted is optimizer:
             self._step_ended()
         elif self.options.modules and self._owns_process():
-            self._mark_gradients()  # they may be freed before the next step of the counted one
+            self._tensors.mark_gradients()  # they may be freed before the next step of the counted one
 
     def _profiler_stepped(self) -> None:
         """Ends a step if the program has no optimizer."""
@@ -302,13 +283,12 @@ class Recorder(ContextDecorator):
                 self._memory_at_start = metadata.memory_info(self._memory.kind)
         if self._profile is not None:
             self._profile.step(number, self._profile_path)
-        self._sample_devices()
+        self._devices.step_ended()
         if self.options.modules:
             self._modules.step_ended(number, end_ns, self._memory.steps)
-        if self.options.modules:
-            self._mark_gradients()
+            self._tensors.mark_gradients()
         if number & (number - 1) == 0:  # 1, 2, 4, 8 …: names rarely change later
-            self._mark_names()
+            self._tensors.mark_all()
         steps = self._memory.steps
         if steps and number == steps[1]:
             self._dump("steps")
@@ -316,32 +296,9 @@ class Recorder(ContextDecorator):
                 say(f"recorded the first {number} steps; --steps A:B chooses others")
         elif self.options.every and number % self.options.every == 0:
             self._dump("every")
-        if self.options.digest_every and number % self.options.digest_every == 0 and not self._digests.is_busy:
+        if self.options.digest_every and number % self.options.digest_every == 0 and self._snapshots.is_digest_due:
             self._digest("running")
         self._memory.step(number)
-
-    def _sample_devices(self) -> None:
-        """At the end of a step, in the program's thread."""
-        with contextlib.suppress(Exception):  # a device that is lost: the program will notice
-            if self._samples is not None and not self._samples.has_thread:
-                self._samples.take()
-            if self.options.alarm_growth and isinstance(self._memory, CudaRecorder):
-                for device, allocated in self._memory.allocated().items():
-                    if text := self._alarm.stepped(device, allocated):
-                        self._raise_alarm(text)
-
-    def _device_used(self, device: int, used: int, total: int) -> None:
-        """Called with each sample, in any thread: the program's dumps, between two of its own lines."""
-        if text := self._alarm.used(device, used, total):
-            self._alarms.append(text)
-        if self._alarms:
-            call_in_main_thread(self._raise_alarms)
-
-    def _raise_alarms(self) -> None:
-        """Not while a graph is captured, which the dump's questions to the driver could end: the next sample calls."""
-        capturing = self._memory.kind == "cuda" and sys.modules["torch"].cuda.is_current_stream_capturing()
-        if self._alarms and not capturing:
-            self._raise_alarm(self._alarms.pop())
 
     def _raise_alarm(self, text: str) -> None:
         path = self._dump("alarm")
@@ -352,47 +309,14 @@ class Recorder(ContextDecorator):
         if isinstance(self._memory, CudaRecorder):  # each dump ends a profile
             self._dump(reason, is_for_digest=True)
 
-    def _mark_names(self) -> None:
-        """Records the addresses of parameters, gradients and optimizer state at this moment."""
-        with contextlib.suppress(Exception):  # a snapshot without names is better than none
-            optimizers = list(self._optimizers)
-            roots = self._names_of_modules.roots()
-            self._marks.append({"time_us": _now_us(), "tensors": self._tensors(roots, optimizers)})
-            del self._marks[:-MOST_MARKS]
-
-    def _mark_gradients(self) -> None:
-        """Records the addresses of gradients, which are allocated in each step, unless they are those of another."""
-        with contextlib.suppress(Exception):
-            addresses = tensor_names.gradient_addresses(self._optimizers)
-            mark = self._gradients.get(addresses)
-            if mark is not None:
-                mark["again_us"].append(_now_us())
-                del mark["again_us"][:-MOST_GRADIENT_TIMES]
-            elif addresses and len(self._gradients) < MOST_GRADIENT_MARKS:
-                named = self._tensors(self._names_of_modules.known_roots(), list(self._optimizers))
-                gradients = [row for row in named if row[2] == tensor_names.GRADIENT]
-                self._gradients[addresses] = {"time_us": _now_us(), "again_us": [], "tensors": gradients}
-
-    def _tensors(self, roots: Any, optimizers: Any) -> list[tuple[int, int, str, str, list[int], str]]:
-        return tensor_names.named_tensors(roots, optimizers, self._memory.kind)
-
     def _dump_on_signal(self, number: int) -> None:
         """Called in the main thread or another. A dump that another thread is writing serves as well."""
-        if self._await_dump():
+        if self._snapshots.wait():
             return
         is_chosen = self.options.on_signal is not None and number == signal_number(self.options.on_signal)
         path = self._dump("signal" if is_chosen else "terminated", seconds=SIGNAL_SECONDS)
         if path is not None and number in ENDING:
             self._terminated_step = self.step_number
-
-    def _await_dump(self) -> bool:
-        """Waits for a dump in another thread, if there is one. Returns whether there was."""
-        if self._dumping.acquire(blocking=False):
-            self._dumping.release()
-            return False
-        if self._dumping.acquire(timeout=SIGNAL_SECONDS):
-            self._dumping.release()
-        return True
 
     def _out_of_memory(self, device: int, requested: int, total: int, free: int) -> None:
         """PyTorch is about to raise ``OutOfMemoryError``. Dumps once per step: programs that retry fail many times."""
@@ -424,61 +348,23 @@ class Recorder(ContextDecorator):
         is_for_digest: bool = False,
     ) -> Path | None:
         with self._signals.postponed():
-            return self._dump_now(reason, oom, seconds, is_for_digest)
-
-    def _dump_now(
-        self, reason: str, oom: dict[str, int] | None, seconds: float | None, is_for_digest: bool
-    ) -> Path | None:
-        if not self._memory.recording or not self._owns_process() or not self._dumping.acquire(blocking=False):
-            return None
-        began = time.monotonic()
-        try:
-            assert self._names is not None
-            self._learn_rank()
-            path = self._names.unlisted(reason) if is_for_digest else self._names.path(self.step_number, reason)
-            self._mark_names()
-            own = self._metadata(reason, oom)
-            if isinstance(self._memory, ProfilerRecorder):
-                if not self._memory.write(path, self.options.compression, own):
-                    return None
-            else:
-                snapshot = {metadata.KEY: own, **self._memory.snapshot()}
-                write_snapshot(snapshot, path, self.options.compression, began + seconds if seconds else None)
-        except TimeLimitError:
-            say(f"no {reason} snapshot: writing it takes longer than {seconds:.0f} s")
-        except Exception as error:  # noqa: BLE001  the program's models and optimizers may raise anything
-            say(f"no {reason} snapshot: {str(error) or type(error).__name__}")
-        else:
-            if self.options.digest_every and (is_for_digest or reason in _ENDS):
-                self._start_digest(path, remove=is_for_digest)
-            if is_for_digest:
+            if not self._memory.recording or not self._owns_process():
                 return None
-            self.files.append(path)
-            self._retention.add(reason, path)
-            return path
-        finally:
-            self._dumping.release()
-        return None
-
-    def _start_digest(self, path: Path, *, remove: bool) -> None:
-        """Waits for one under way, which would replace this one; :meth:`stop` waits for both."""
-        assert self._names is not None
-        self._digests.finish(NEXT_SECONDS)
-        try:
-            self._digests.write(path, f"{self._names.prefix}.digest", remove=remove)
-        except OSError as error:
-            say(f"no digest: {error}")
-            if remove:
-                path.unlink(missing_ok=True)
+            facts = partial(self._snapshot_facts, reason, oom)
+            return self._snapshots.write(
+                self._memory, self.step_number, reason, facts, seconds, is_for_digest=is_for_digest
+            )
 
     def _learn_rank(self) -> None:
         """Gets the rank of a program without ``RANK``, known once torch.distributed is initialised."""
-        assert self._names is not None
         self._facts["distributed"] = metadata.distributed_facts()
         with contextlib.suppress(KeyError, ValueError):
-            self._names.set_rank(int(self._facts["distributed"]["RANK"]))
+            self._snapshots.set_rank(int(self._facts["distributed"]["RANK"]))
 
-    def _metadata(self, reason: str, oom: dict[str, int] | None) -> dict[str, Any]:
+    def _snapshot_facts(self, reason: str, oom: dict[str, int] | None) -> dict[str, Any]:
+        """What a snapshot says about its program, beside the allocator's events."""
+        self._learn_rank()
+        self._tensors.mark_all()
         return {
             "schema": metadata.SCHEMA,
             "reason": reason,
@@ -493,11 +379,8 @@ class Recorder(ContextDecorator):
             "steps": [list(step) for step in self._steps],
             "modules": self._modules.facts(),
             "profile": self._profile and self._profile.name,
-            "device_memory": self._samples.facts() if self._samples is not None else None,
-            "marks": [
-                {**mark, "tensors": [list(tensor) for tensor in mark["tensors"]]}
-                for mark in (*self._gradients.values(), *self._marks)
-            ],
+            "device_memory": self._devices.facts(),
+            "marks": self._tensors.facts(),
         }
 
 

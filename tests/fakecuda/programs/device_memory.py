@@ -21,7 +21,7 @@ OTHER = 4242
 def sampled() -> None:
     """Waits until the recorder has taken a sample that began after the call."""
     session = sys.modules.get("snapreport.recorder.session")
-    samples: Any = session and session.active() and session.active()._samples
+    samples: Any = session and session.active() and session.active()._devices.samples
     for _ in range(2 if samples and samples._thread else 0):
         now = time.time_ns() // 1000
         while samples._last.get(0, (0,))[0] <= now and samples._thread.is_alive():

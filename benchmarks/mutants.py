@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import inspect
 import os
 import pickle
 import random
@@ -31,7 +32,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("allocator", "findings", "jobs", "timeline")
-NEEDS_MORE = re.compile(r"chromium|open_report|borrow_report|torch_cuda|subprocess|fake_torch|firefox|dask|mcp|hostile")
+NEEDS_MORE = re.compile(r"chromium|torch_cuda|subprocess|fake_torch|firefox|dask|mcp|hostile|ProcessPool")
 Calls = dict[str, tuple[float, set[tuple[str, str]]]]  # test: seconds, and the (file, function) that it calls
 COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -91,6 +92,15 @@ def function_at(source: str, line: int) -> str:
     return ""
 
 
+def needs_more(item: pytest.Item) -> bool:
+    """Whether a test or a fixture of it needs a browser or another process."""
+    if not isinstance(item, pytest.Function):
+        return True
+    fixtures = item._fixtureinfo.name2fixturedefs.values()
+    functions = [item.function, *(definition.func for definitions in fixtures for definition in definitions)]
+    return any(NEEDS_MORE.search(inspect.getsource(function)) for function in functions)
+
+
 class Recorder:
     """A plugin of pytest that records which functions of the package each test calls."""
 
@@ -102,6 +112,9 @@ class Recorder:
 
     def _called(self, frame: FrameType, _event: str, _argument: object) -> None:
         self._seen.add(frame.f_code)
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        items[:] = [item for item in items if not needs_more(item)]
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
@@ -176,8 +189,6 @@ def recorded_calls(copy: Path, known: Path) -> Calls:
     calls = {}
     part = copy / "calls"
     for path in sorted((copy / "tests").glob("test_*.py")):
-        if NEEDS_MORE.search(path.read_text(encoding="utf-8")):
-            continue
         code = forked(copy, 600, partial(record, path.name, part, copy))
         print(f"{path.name}: {'recorded' if code == 0 else 'left out, it fails or has nothing to run'}", flush=True)
         if code == 0:

@@ -289,7 +289,7 @@ def test_printed_settings_are_read_back(settings: AllocatorSettings) -> None:
 
 def since(settings: dict[str, Any], **versions: str) -> bool | None:
     path = corpus.scratch() / "since.pickle"
-    own = {"snapreport": {"versions": versions}} if versions else {}
+    own = {"snapreport": {"schema": "snapreport-recording/1", "versions": versions}} if versions else {}
     path.write_bytes(pickle.dumps({**moved(allocator_settings=settings), **own}, 4))
     return read_since_2_12(snapreport.load(path).recording)
 
@@ -303,6 +303,12 @@ def test_which_pytorch_read_the_settings() -> None:
     assert since({"graph_capture_record_stream_reuse": False}) is None  # as 2.9 and 2.12
     assert since({"trace_alloc_max_entries": 5}) is True  # as 2.15
     assert since(as_2_9 | before) is False and since(as_2_9 | after) is True
+    # The version decides where it was tried: 2.10 and 2.11 were not, so what was recorded does.
+    read = {version: since({}, torch=version) for version in ("1.13.1", "2.6.0", "2.9.1", "2.10.0", "2.11.0+cu128")}
+    assert list(read.values()) == [False, False, False, None, None], read
+    assert since({}, torch="2.12.0") is since({}, torch="2.15.0") is since({}, torch="3.0.0") is True
+    assert since({"trace_alloc_max_entries": 5}, torch="2.11.0") is True
+    assert since({"trace_alloc_max_entries": 5}, torch="2.9.1") is False  # a backport: the version knows better
 
 
 def test_where_the_version_is_not_known_both_are_said(

@@ -477,6 +477,23 @@ def test_real_runs_with_a_functions_buffers_scaled_are_predicted_to_the_byte(tmp
     assert len({peak for _, peak, _, _ in outcome.values()}) == 3
 
 
+def test_scaled_to_nothing_is_without() -> None:
+    """PyTorch makes no request for an empty tensor; one of a single byte takes a block."""
+    record = planted_trace.Recording()
+    record.request(30, line=1)
+    record.request(2, line=2)
+    record.request(40, line=3)
+    snapshot = snapreport.load(planted_file("scaled", record.snapshot()))
+
+    def asked(**change: Any) -> tuple[int, int]:
+        run = snapshot.whatif(**change, cards=False)["devices"][0]["runs"][1]
+        return run["peak_allocated_bytes"], run["peak_reserved_bytes"]
+
+    nothing = asked(without=["size:2MiB"])
+    assert nothing == (70 << 20, 70 << 20) == asked(scale=[("size:2MiB", 0)]) == asked(scale=[("size:2MiB", 2**-23)])
+    assert asked(scale=[("size:2MiB", 2**-21)]) == (nothing[0] + 1, nothing[1] + (2 << 20))
+
+
 @pytest.mark.parametrize("is_emptied", [False, True])
 def test_a_call_that_had_nothing_to_release_is_a_limit(is_emptied: bool) -> None:
     """Where a program empties the cache, calls that released nothing are not in its trace."""

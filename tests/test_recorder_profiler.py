@@ -176,7 +176,7 @@ def test_a_name_from_freed_memory_costs_one_function():
 WITHOUT_STEPS = """
 import sys, time, torch, snapreport
 from snapreport.recorder import host_limits, profiler
-host_limits._LOOKS = 0.05
+host_limits._CHECK_SECONDS = 0.05
 def run(name):
     with snapreport.record(f"{sys.argv[1]}/{name}") as recorder:
         kept = torch.ones(1000)

@@ -31,7 +31,7 @@ from snapreport.terminal import echo, lines
 if TYPE_CHECKING:
     from snapreport.snapshot import Snapshot
 
-_NEEDS = {
+_REQUIRED_LIBRARY = {
     "perfetto": "perfetto",
     "pprof": "google.protobuf",
     "duckdb": "duckdb",
@@ -107,7 +107,7 @@ def export(
     if output == "-" and kind in (*_FOLDERS, *_DATABASES):
         raise click.UsageError(f"--to {kind} cannot be written to standard output")
     redaction = redaction_only(redact, redact_pattern, strip_prefix)
-    _need(kind)
+    _require_library(kind)
     if kind not in _FOLDERS:
         check_output(output, snaps, "the export", force=force)
     with progress.shown():
@@ -127,10 +127,10 @@ def export(
         echo(lines([f"{output}: {kind} of {', '.join(Path(snap).name for snap in snaps)}"]), err=True)
 
 
-def _need(kind: str) -> None:
+def _require_library(kind: str) -> None:
     """The library that writes a format, asked for before the snapshots are read."""
     try:
-        if module := _NEEDS.get(kind):
+        if module := _REQUIRED_LIBRARY.get(kind):
             importlib.import_module(module)
     except ImportError:
         raise SnapshotError(f"--to {kind} needs {module}: pip install 'snapreport[export]'") from None

@@ -175,7 +175,7 @@ def churn_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding
     if found is None:
         return []
     count = len(found.again)
-    stacks = _who(timeline, found.again)
+    stacks = _reallocated_by_stack(timeline, found.again)
     names = names_of(snapshot)
     emptier = _most_frequent(timeline.events["stack"].to_numpy()[found.emptied])
     details = _causes(found, names.place(emptier) if emptier is not None else "")
@@ -288,7 +288,7 @@ def _stall(timeline: DeviceTimeline, frees: np.ndarray) -> int | None:
     return int(np.maximum(0, clock[ends] - clock[begins])[after | (frees > 0)].sum())
 
 
-def _who(timeline: DeviceTimeline, events: np.ndarray) -> pl.DataFrame:
+def _reallocated_by_stack(timeline: DeviceTimeline, events: np.ndarray) -> pl.DataFrame:
     """``stack``, ``bytes``, ``count`` of the stacks for which segments were allocated again, most bytes first.
 
     A segment is made for the allocation that follows it; its own stack is the same where it is recorded.

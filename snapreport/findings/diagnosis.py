@@ -84,7 +84,7 @@ def diagnosis(found: Sequence[Finding], device: int) -> list[Statement]:
     here = [finding for finding in found if finding.device == device]
     peak = next((finding for finding in here if finding.kind == "peak"), None)
     failure = next((f for f in here if f.kind == "oom" and "verdict" in f.evidence), None)
-    best = _best(here, peak)
+    best = _best_remedy(here, peak)
     if failure is not None:
         first = [Statement(sentence("{}.", failure.title), failure)]
         first += [Statement(line, failure) for line in failure.detail[:1]]
@@ -92,13 +92,13 @@ def diagnosis(found: Sequence[Finding], device: int) -> list[Statement]:
         if avoiding is not None:
             first.append(Statement(sentence("{}.", avoiding.title), avoiding))
             best = []
-        return [*first, *(best or _holds(failure, int(failure.evidence["allocated_bytes"]), "what was allocated"))]
+        return [*first, *(best or _main_use(failure, int(failure.evidence["allocated_bytes"]), "what was allocated"))]
     name = "the final state" if peak and peak.title.startswith("Final state") else "the peak"
     name = "the peak of the trace" if peak and peak.evidence.get("is_lost") else name
-    return best or (_holds(peak, peak.bytes, name) if peak else [])
+    return best or (_main_use(peak, peak.bytes, name) if peak else [])
 
 
-def _best(here: Sequence[Finding], peak: Finding | None) -> list[Statement]:
+def _best_remedy(here: Sequence[Finding], peak: Finding | None) -> list[Statement]:
     """The best remedy that was replayed, or the worst problem; empty where there is neither."""
     ranked: list[tuple[int, int, list[Statement]]] = []
     for finding in here:
@@ -116,13 +116,13 @@ def _best(here: Sequence[Finding], peak: Finding | None) -> list[Statement]:
         elif finding.kind == "churn" and finding.severity == "warning":
             both = [finding, *(f for f in here if f.kind == "advice" and f.evidence["rule"] == "empty-cache")]
             ranked.append((6, size, [Statement(sentence("{}.", each.title), each) for each in both]))
-        elif peak and _is_replayed(finding) and _is_much(finding, peak):
+        elif peak and _is_replayed(finding) and _saves_enough(finding, peak):
             is_first = finding.evidence["priority"] == 0
             rank = 0 if is_first else 2
             ranked.append((rank, size, [Statement(_remedy(finding, here), finding)]))
-        elif peak and (text := _both(finding, peak)):
+        elif peak and (text := _two_remedies(finding, peak)):
             ranked.append((3, int(finding.evidence["second_maximum"]["saves_bytes"]), [Statement(text, finding)]))
-        elif peak and _is_replayed(finding) and _is_much(finding, peak, _LEAST_SAVING):
+        elif peak and _is_replayed(finding) and _saves_enough(finding, peak, _LEAST_SAVING):
             ranked.append((4, size, [Statement(_remedy(finding, here), finding)]))
     return min(ranked, key=lambda each: (each[0], -each[1]), default=(0, 0, list[Statement]()))[2]
 
@@ -144,11 +144,11 @@ def _is_replayed(finding: Finding) -> bool:
     )
 
 
-def _is_much(finding: Finding, peak: Finding, least: float = _MIN_SAVING) -> bool:
+def _saves_enough(finding: Finding, peak: Finding, least: float = _MIN_SAVING) -> bool:
     return finding.bytes >= (_MIN_SAVING_ONE_LINE if finding.evidence["priority"] == 0 else least) * peak.bytes
 
 
-def _both(finding: Finding, peak: Finding) -> str:
+def _two_remedies(finding: Finding, peak: Finding) -> str:
     """Two remedies where the second maximum limits each of them; "" where they save little."""
     row = finding.evidence.get("second_maximum") if finding.kind == "advice" else None
     if row is None or not _is_replayed(finding) or row["saves_bytes"] < _MIN_SAVING * peak.bytes:
@@ -203,7 +203,7 @@ def _remedy(advice: Finding, here: Sequence[Finding]) -> str:
     )
 
 
-def _holds(of: Finding, whole: int, name: str) -> list[Statement]:
+def _main_use(of: Finding, whole: int, name: str) -> list[Statement]:
     """What holds most of ``whole`` bytes: "Activations hold 97% of the peak, 60% of it in forward dit.py:83.".
 
     Where no category does, the line that allocated half of them; empty where none did: memory of unknown use explains

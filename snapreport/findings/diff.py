@@ -112,8 +112,8 @@ def _device(
         )
         stacks.append(rows)
         by_function.append(grouped(rows.with_columns(function=functions.of(rows)), "function"))
-        categories.append(_by("category", (one, two), moment))
-        modules.append(_by("module", (one, two), moment))
+        categories.append(_changes_by("category", (one, two), moment))
+        modules.append(_changes_by("module", (one, two), moment))
     return DeviceDiff(
         one,
         two,
@@ -173,7 +173,7 @@ def _with_change(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(change=change)
 
 
-def _by(column: str, sides: tuple[DeviceTimeline, DeviceTimeline], moment: Moment) -> pl.DataFrame:
+def _changes_by(column: str, sides: tuple[DeviceTimeline, DeviceTimeline], moment: Moment) -> pl.DataFrame:
     """The changes of what has the same value in a column of the allocations, as :func:`grouped`; null is no value."""
     rows = []
     is_said = pl.lit(True) if column != "module" else pl.col("module_source") == "recorded"  # lines move

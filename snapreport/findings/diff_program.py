@@ -172,12 +172,12 @@ def _of_parameters(compared: Comparison) -> Iterator[str]:
         ratios = two / one
         middle = float(np.median(ratios))
         if any(equal(middle, ratio) for ratio in _PRECISIONS) and equal(ratios, middle).mean() >= EXPLAINED:
-            yield f"every number takes {_as_many(middle)} the bytes, another precision"
+            yield f"every number takes {_ratio_text(middle)} the bytes, another precision"
             return
         root = float(ratios.max() if ratios.max() * ratios.min() > 1 else ratios.min()) ** 0.5
         steps = [equal(ratios, root**power) for power in range(3)]
         if not equal(root, 1.0) and steps[1].any() and steps[2].any() and np.logical_or.reduce(steps).all():
-            yield f"the width of the model is {_as_many(root)} what it was"
+            yield f"the width of the model is {_ratio_text(root)} what it was"
     elif set(one.tolist()) == set(two.tolist()):
         yield from _of_parts(compared.lines)
 
@@ -192,9 +192,9 @@ def _of_parts(lines: Lines) -> Iterator[str]:
     if equal(ratio, 1.0) or lines.share(repeated, changed) < MOST_OF:
         return
     if lines.share(repeated) >= MOST_OF and lines.share(equal(lines.large, ratio), repeated) >= MOST_OF:
-        yield f"the model has {_as_many(ratio)} as many layers"
+        yield f"the model has {_ratio_text(ratio)} as many layers"
     elif lines.share(equal(lines.large, 1.0), repeated) >= MOST_OF:
-        yield f"the model has {_as_many(ratio)} as many experts"
+        yield f"the model has {_ratio_text(ratio)} as many experts"
 
 
 def _of_activations(compared: Comparison) -> Iterator[str]:
@@ -211,7 +211,7 @@ def _of_activations(compared: Comparison) -> Iterator[str]:
         ratio = lines.main(lines.large, changed)
         is_precision = any(equal(ratio, one) for one in _PRECISIONS)
         if is_precision and lines.share(changed & equal(lines.large, ratio)) >= MOST_OF:
-            yield f"most activations take {_as_many(ratio)} the bytes for inputs of one size, another precision"
+            yield f"most activations take {_ratio_text(ratio)} the bytes for inputs of one size, another precision"
 
 
 def _of_optimizer(compared: Comparison) -> Iterator[str]:
@@ -243,5 +243,5 @@ def number(value: float) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
-def _as_many(ratio: float) -> str:
+def _ratio_text(ratio: float) -> str:
     return "twice" if equal(ratio, 2.0) else "half" if equal(ratio, 0.5) else f"{number(ratio)} times"

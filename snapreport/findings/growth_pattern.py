@@ -74,10 +74,12 @@ def growth_of(levels: np.ndarray, least: float) -> Growth | None:
         return None
     if after > gaps.max():
         # Longer without growth than ever before: a cache that is full, or a leak whose moments vary.
-        is_open = count >= FEWEST_GROWTHS and after <= 2 * gaps.max() and _goes_on(added, int(at[0]))
+        is_open = count >= FEWEST_GROWTHS and after <= 2 * gaps.max() and _grows_late(added, int(at[0]))
         return _growth("suspect", added, at, count) if is_open else None
     lasts = len(added) - int(at[0]) >= max(FEWEST_GROWTHS, _MIN_DURATION * len(added))
-    grows = count >= FEWEST_GROWTHS and lasts and (is_regular or count >= _FEW_GROWTHS) and _goes_on(added, int(at[0]))
+    grows = (
+        count >= FEWEST_GROWTHS and lasts and (is_regular or count >= _FEW_GROWTHS) and _grows_late(added, int(at[0]))
+    )
     return _growth("grows" if grows else "suspect", added, at, count)
 
 
@@ -106,7 +108,7 @@ def single_growth(levels: np.ndarray, least: float, *, is_last_whole: bool = Fal
     return SingleGrowth(first, int(added[first]), is_open=len(added) < 2 * (first + 1))
 
 
-def _goes_on(added: np.ndarray, begin: int) -> bool:
+def _grows_late(added: np.ndarray, begin: int) -> bool:
     since = added[begin:]
     return float(since[len(since) // 2 :].sum()) >= _MIN_LATE_GROWTH * float(since.sum())
 

@@ -13,7 +13,7 @@ from snapreport.timeline.build import DeviceTimeline
 
 ONE_CAUSE = 3
 """So many stacks that grow together are one leak: a list of outputs pins the activations of a whole forward pass."""
-_OFF = 0.1
+_MAX_DEVIATION = 0.1
 """Of what the repetitions kept by their number: where all of it is more or less, the title does not count them."""
 _LISTED = 5
 
@@ -62,7 +62,7 @@ def leak_title(evidence: LeakEvidence, *, is_cache: bool) -> str:
     )
     # The first repetition may hold several iterations, as before the loop's first step is seen.
     kept = evidence["bytes_per_step"] * evidence["steps"]
-    in_all = not is_cache and not evidence["replaced"] and abs(evidence["live_bytes"] - kept) > _OFF * kept
+    in_all = not is_cache and not evidence["replaced"] and abs(evidence["live_bytes"] - kept) > _MAX_DEVIATION * kept
     after = sentence("{total} in all", total=total)
     if not in_all:
         after = sentence("{total} after {}", plural(evidence["steps"], unit), total=total)

@@ -113,7 +113,7 @@ def _new_at_end(
             device=timeline.device,
             severity="info",
             title=_title(timeline, evidence),
-            detail=[*_growth(timeline, evidence, verdict), _largest(evidence), _when(timeline, evidence)],
+            detail=[*_growth(timeline, evidence, verdict), _largest(evidence), _age_text(timeline, evidence)],
             bytes=size,
             event=last,
             stack=stacks[0]["stack"],
@@ -161,7 +161,7 @@ def _largest(evidence: LiveAtEndEvidence) -> str:
     return sentence("Largest: {}.", listed(top))
 
 
-def _when(timeline: DeviceTimeline, evidence: LiveAtEndEvidence) -> str:
+def _age_text(timeline: DeviceTimeline, evidence: LiveAtEndEvidence) -> str:
     early, older, size = evidence["first_half_bytes"], evidence["older_bytes"], evidence["new_bytes"]
     part = (
         "All of it was" if early == size else "None of it was" if not early else sentence("{} were", bytes_part(early))

@@ -107,7 +107,7 @@ def _saved(context: AdviceContext) -> np.ndarray:
 
 def _family(context: AdviceContext, activation: np.ndarray, lines: pl.DataFrame, count: int) -> Layers:
     """The layers of some lines (``stack``, ``n`` at the peak, ``bytes``), so many at the peak."""
-    anchors = lines.filter(_in_each(pl.lit(count)) == 1).sort("first")
+    anchors = lines.filter(_tensors_of_each(pl.lit(count)) == 1).sort("first")
     stack = _lines(context)
     rows = np.flatnonzero(activation & is_among(stack, lines["stack"].to_numpy()) & (context.born >= 0))
     rows = rows[np.argsort(context.born[rows], kind="stable")]
@@ -126,8 +126,8 @@ def _family(context: AdviceContext, activation: np.ndarray, lines: pl.DataFrame,
         np.searchsorted(backward, table["end"].to_numpy(), "right")
     ]
     # Of a pass that was cut off, the last layer's lines may be alive that no other layer has.
-    in_each = lines.filter((_in_each(pl.lit(count)) > 0) | (pl.col("n") >= FEWEST_IN_FAMILY))
-    table = table.with_columns(around=is_among(stack[rows], _around(context, in_each)))
+    in_each = lines.filter((_tensors_of_each(pl.lit(count)) > 0) | (pl.col("n") >= FEWEST_IN_FAMILY))
+    table = table.with_columns(around=is_among(stack[rows], _stacks_between_layers(context, in_each)))
     # Its output, which is the next one's input, stays: the last of its tensors but for statistics.
     is_output = (pl.col("size") * MAX_OUTPUT_RATIO >= pl.col("large")) & (pl.col("freed") > pl.col("end"))
     is_output &= ~pl.col("around")
@@ -167,7 +167,7 @@ def _concatenates(context: AdviceContext, lines: pl.DataFrame) -> np.ndarray:
     return found["stack"].to_numpy()
 
 
-def _around(context: AdviceContext, lines: pl.DataFrame) -> np.ndarray:
+def _stacks_between_layers(context: AdviceContext, lines: pl.DataFrame) -> np.ndarray:
     """Int64 stacks of the lines that make something of the inputs or the outputs of layers where these are called, all
     at one line: a U-Net that concatenates what a level's module reads. A layer's own function calls several.
     """
@@ -205,13 +205,13 @@ def _counts(lines: pl.DataFrame) -> list[int]:
     in each layer, less one layer that the backward pass has begun to free.
     """
     rows = lines.group_by("n").agg(pl.col("bytes").sum())
-    pairs = rows.select(layers="n").join(rows, how="cross").filter(_in_each(pl.col("layers")) > 0)
+    pairs = rows.select(layers="n").join(rows, how="cross").filter(_tensors_of_each(pl.col("layers")) > 0)
     agree = pairs.group_by("layers").agg(pl.col("bytes").sum())
     most = agree.filter((pl.col("bytes") >= MOST * pl.col("bytes").max()) & (pl.col("layers") >= FEWEST_IN_FAMILY))
     return sorted(most["layers"].to_list())
 
 
-def _in_each(layers: pl.Expr) -> pl.Expr:
+def _tensors_of_each(layers: pl.Expr) -> pl.Expr:
     """How many of ``n`` tensors each of so many layers made; 0 where they do not agree."""
     times = (pl.col("n") / layers).round().cast(pl.Int64)
     return pl.when((pl.col("n") - times * layers).abs() <= times).then(times).otherwise(0)

@@ -76,13 +76,13 @@ class SnapshotSeries(Struct, frozen=True):
 
 def follow(snapshots: Sequence[Snapshot], order: Order, pairs: Sequence[tuple[int, ...]]) -> SnapshotSeries:
     """Follow every stack of the last snapshot through all of them. ``pairs``: of ``comparable.paired_devices``."""
-    same = [_in_last(snapshot, snapshots[-1]) for snapshot in snapshots[:-1]]
+    same = [_stacks_in_last(snapshot, snapshots[-1]) for snapshot in snapshots[:-1]]
     same.append(np.arange(len(snapshots[-1].recording.stack_offsets) - 1))
     devices = [_device(snapshots, numbers, same) for numbers in pairs]
     return SnapshotSeries(list(snapshots), order, devices)
 
 
-def _in_last(snapshot: Snapshot, last: Snapshot) -> np.ndarray:
+def _stacks_in_last(snapshot: Snapshot, last: Snapshot) -> np.ndarray:
     """Int64 per stack of a snapshot: the same code's stack in the last one, -1 where it has none."""
     matching = stack_matching(snapshot.recording, last.recording)
     number = np.full(matching.count, -1, np.int64)

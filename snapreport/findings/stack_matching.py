@@ -181,8 +181,8 @@ def _file_names(before: Recording, after: Recording) -> tuple[list[pl.Series], l
     # Recorded in one place, the paths say it themselves. Else what all of a side's own files have in common goes.
     if not own[0] & own[1]:
         roots = [_common_folder(sorted(names)) for names in own]
-        sides = [[_under(name, root) for name in names] for names, root in zip(sides, roots, strict=True)]
-        own = [{_under(name, root) for name in names} for names, root in zip(own, roots, strict=True)]
+        sides = [[_relative_to(name, root) for name in names] for names, root in zip(sides, roots, strict=True)]
+        own = [{_relative_to(name, root) for name in names} for names, root in zip(own, roots, strict=True)]
     return [pl.Series("file", names, dtype=pl.String) for names in sides], own
 
 
@@ -205,5 +205,5 @@ def _common_folder(names: Sequence[str]) -> str:
     return common.rpartition("/")[0]
 
 
-def _under(name: str, root: str) -> str:
+def _relative_to(name: str, root: str) -> str:
     return name.removeprefix(f"{root}/") if root and _is_own(name) else name

@@ -29,11 +29,11 @@ def batch_growth(timeline: DeviceTimeline, value: float) -> SizeLaws:
     category = table["category"].to_physical().to_numpy()
     phase = stack_phases(timeline.recording).innermost[stack]
     made_once = np.isin(phase, (OPTIMIZER_STEP, INITIALISATION, LOADING))
-    constant = _among(category, _FIXED) | made_once | (size == CUBLAS_WORKSPACE)
+    constant = _is_category(category, _FIXED) | made_once | (size == CUBLAS_WORKSPACE)
     constant |= (size == HOPPER_WORKSPACE) & (freed < 0)
-    weights = np.unique(size[_among(category, ("parameter",))])
+    weights = np.unique(size[_is_category(category, ("parameter",))])
     like_weight = np.isin(size, np.concatenate((weights, weights // 2)))
-    linear = _among(category, _GROWING) & (born >= 0) & ~constant & ~like_weight
+    linear = _is_category(category, _GROWING) & (born >= 0) & ~constant & ~like_weight
     kind = np.where(constant, CONSTANT, np.where(linear, LINEAR, UNKNOWN)).astype(np.int8)
     coefficients = np.zeros((len(size), 3))
     coefficients[:, 0] = np.where(linear, 0, size)
@@ -41,5 +41,5 @@ def batch_growth(timeline: DeviceTimeline, value: float) -> SizeLaws:
     return SizeLaws(coefficients, kind, np.zeros(len(size), bool))
 
 
-def _among(category: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
+def _is_category(category: np.ndarray, names: tuple[str, ...]) -> np.ndarray:
     return np.isin(category, [CATEGORIES.index(name) for name in names])

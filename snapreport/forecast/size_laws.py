@@ -64,7 +64,7 @@ def size_laws(values: np.ndarray, sizes: np.ndarray, own: int) -> SizeLaws:
         _from_two(laws, two, x[:2, two], y[:2, two])
     if len(three):
         _from_three(laws, three, x[:, three], y[:, three])
-    _adopt(laws, sizes[own])
+    _adopt_laws(laws, sizes[own])
     return laws
 
 
@@ -78,7 +78,7 @@ def _from_two(laws: SizeLaws, rows: np.ndarray, x: np.ndarray, y: np.ndarray) ->
     # The size per unit grows by c: of b * x and c * x * x.
     c = np.where(both, (y1 / x1 - y0 / x0) / (x1 - x0), np.where(square, y0 / (x0 * x0), 0.0))
     b = np.where(both, y0 / x0 - c * x0, np.where(square, 0.0, slope))
-    _set(laws, rows, np.stack([np.where(both | square, 0.0, start), b, c], axis=1))
+    _set_laws(laws, rows, np.stack([np.where(both | square, 0.0, start), b, c], axis=1))
     laws.is_proven[rows] = square | shifted | (y0 == y1) | (y0 * x1 == y1 * x0)
 
 
@@ -91,7 +91,7 @@ def _from_three(laws: SizeLaws, rows: np.ndarray, x: np.ndarray, y: np.ndarray) 
     c = np.where(line, 0.0, ((y2 - y0) / (x2 - x0) - slope) / (x2 - x1))
     b = np.where(line, slope, slope - c * (x0 + x1))
     a = y0 - x0 * (b + c * x0)
-    _set(laws, rows, np.stack([a, b, c], axis=1))
+    _set_laws(laws, rows, np.stack([a, b, c], axis=1))
     # A parabola meets any three points. Pure squares, and sums of a linear part and a square, have no constant part.
     laws.is_proven[rows] = line | ((np.abs(a) <= ROUNDING) & (b >= -1) & (c > 0))
     # No tensor has a part that shrinks: another kernel chose one of the sizes, and the nearest two say more.
@@ -100,13 +100,13 @@ def _from_three(laws: SizeLaws, rows: np.ndarray, x: np.ndarray, y: np.ndarray) 
     laws.is_proven[rows[bent]] = False
 
 
-def _set(laws: SizeLaws, rows: np.ndarray, coefficients: np.ndarray) -> None:
+def _set_laws(laws: SizeLaws, rows: np.ndarray, coefficients: np.ndarray) -> None:
     laws.coefficients[rows] = coefficients
     _, b, c = coefficients.T
     laws.kind[rows] = np.where(c != 0, QUADRATIC, np.where(b != 0, LINEAR, CONSTANT))
 
 
-def _adopt(laws: SizeLaws, own: np.ndarray) -> None:
+def _adopt_laws(laws: SizeLaws, own: np.ndarray) -> None:
     """Gives those of unknown growth the law that most others of their size have."""
     unknown = np.flatnonzero(laws.kind == UNKNOWN)
     known = np.flatnonzero(laws.kind > ADOPTED)

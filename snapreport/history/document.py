@@ -21,7 +21,7 @@ FEWEST = 4
 _UNITS = {ALLOCATED: SMALL_BUFFER // 2, RESERVED: LARGE_BUFFER}
 """Bytes by which peaks differ without a reason: rounding, and one more segment for requests below 10 MiB."""
 _PLACES = 3
-_MUCH = 0.05
+_MIN_SHIFT_SHARE = 0.05
 """Of a shift: a function that changed by less is not named."""
 
 
@@ -93,7 +93,7 @@ def _shift(found: Sequence[Entry], measure: str, before: Level, after: Level) ->
     rises = after.middle > before.middle
     digests = [entry.digest for entry in found[index - 1 : index + 1]]
     changes = growth(*digests)
-    much = abs(after.middle - before.middle) * _MUCH
+    much = abs(after.middle - before.middle) * _MIN_SHIFT_SHARE
     changes = [one for one in (changes if rises else changes[::-1]) if (one[1] if rises else -one[1]) > much][:_PLACES]
     return Shift(
         measure,
@@ -151,7 +151,7 @@ def check_history(found: Sequence[Entry], digest: Digest, file: str) -> list[Che
             evidence = [
                 f"{signed(change)} in {place_name(place, line_of_growth(last.digest, digest, place))}"
                 for place, change in growth(last.digest, digest)[:_PLACES]
-                if change > (value - level.middle) * _MUCH
+                if change > (value - level.middle) * _MIN_SHIFT_SHARE
             ]
             other = _other_torch(last.digest, digest)
             if other:

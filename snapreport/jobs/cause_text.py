@@ -22,9 +22,9 @@ def cause_sentence(cause: Cause, stacks: list[DigestStack]) -> str:
         models = "a second model" if cause.count == 1 else f"{cause.count} more models"
         return f"It holds all parameters {factor} times: {models}."
     if cause.kind == "layers":
-        return f"It has {factor} times as many layers: {_more(cause, 'layer')}."
+        return f"It has {factor} times as many layers: {_more_parts(cause, 'layer')}."
     if cause.kind == "experts":
-        return f"It has {factor} times as many experts: {_more(cause, 'expert')}."
+        return f"It has {factor} times as many experts: {_more_parts(cause, 'expert')}."
     if cause.kind == "sequence":
         return (
             f"Its activations are {factor} times as large, and its attention scores up to {_factor(cause.factor**2)} "
@@ -46,7 +46,7 @@ def _factor(value: float) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 
-def _more(cause: Cause, part: str) -> str:
+def _more_parts(cause: Cause, part: str) -> str:
     """``one more layer``; where only the ratio is known, ``one more layer for every 4``."""
     if cause.count == 1:
         return f"one more {part}"

@@ -87,11 +87,11 @@ def _difference(job: Job, name: str, rows: dict[str, list[int]]) -> JobSentence:
         for value, of in groups[:_SHOWN_VALUES]
     ]
     rare = sorted(row for _, of in groups[1:] for row in of)
-    named = listed([*parts, *_more(len(groups) - _SHOWN_VALUES)])
+    named = listed([*parts, *_rest_text(len(groups) - _SHOWN_VALUES)])
     return JobSentence(sentence("The ranks differ in {name}: {}.", named, name=name), rare)
 
 
-def _more(count: int) -> list[str]:
+def _rest_text(count: int) -> list[str]:
     return [sentence("{} more", count_text(count))] if count > 0 else []
 
 
@@ -148,7 +148,7 @@ def _groups(job: Job) -> list[JobSentence]:
         for group in groups[:_SHOWN_GROUPS]
     ]
     text = "The ranks form {} groups by what they allocate, with median peaks of {}."
-    return [JobSentence(sentence(text, len(groups), listed([*parts, *_more(len(groups) - _SHOWN_GROUPS)])), [])]
+    return [JobSentence(sentence(text, len(groups), listed([*parts, *_rest_text(len(groups) - _SHOWN_GROUPS)])), [])]
 
 
 def _files(job: Job) -> list[JobSentence]:
@@ -169,7 +169,7 @@ def _files(job: Job) -> list[JobSentence]:
         lines.append(sentence("No file was found for {}.", ranks_text(missing)))
     if job.failed:
         names = [one.path.replace("\\", "/").rpartition("/")[2] for one in job.failed[:_SHOWN_FILES]]
-        shown = listed([*names, *_more(len(job.failed) - _SHOWN_FILES)])
+        shown = listed([*names, *_rest_text(len(job.failed) - _SHOWN_FILES)])
         lines.append(sentence("{} could not be read: {shown}.", plural(len(job.failed), "file"), shown=shown))
     return found + [JobSentence(text, []) for text in lines + _restarts(job) + _left_out(job)]
 

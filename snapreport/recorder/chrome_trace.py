@@ -64,7 +64,7 @@ def write_trimmed(source: BinaryIO, stream: IO[bytes], own: dict[str, Any], most
             if _PYTHON in event:
                 continue
             raise
-        if _matters(decoded, points, cut):
+        if _is_kept(decoded, points, cut):
             if type(decoded.get("args")) is dict:
                 decoded["args"] = {key: value for key, value in decoded["args"].items() if key in _ARGUMENTS}
             stream.write(between + json.dumps(decoded, separators=(",", ":")).encode())
@@ -102,7 +102,7 @@ def _points(source: BinaryIO) -> tuple[list[float], dict[_Place, list[float]]]:
     return times, points
 
 
-def _matters(event: dict[str, Any], points: dict[_Place, list[float]], cut: float) -> bool:
+def _is_kept(event: dict[str, Any], points: dict[_Place, list[float]], cut: float) -> bool:
     if event.get("ph") != "X":  # memory events, arrows, names of threads
         return event.get("name") != MEMORY or bool(event["ts"] >= cut)
     begin = float(event["ts"])

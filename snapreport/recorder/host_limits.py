@@ -10,7 +10,7 @@ from pathlib import Path
 
 from snapreport.recorder.python_thread import call_in_main_thread
 
-_LOOKS = 0.25  # seconds between checks: a million calls take that long, and 100 MB at 100 bytes per call
+_CHECK_SECONDS = 0.25  # seconds between checks: a million calls take that long, and 100 MB at 100 bytes per call
 
 
 class HostLimits(threading.Thread):
@@ -26,7 +26,7 @@ class HostLimits(threading.Thread):
 
     def run(self) -> None:
         began, free = time.monotonic(), free_host_memory()
-        while not self._cancelled.wait(_LOOKS):
+        while not self._cancelled.wait(_CHECK_SECONDS):
             left = free_host_memory()
             if self._seconds is not None and time.monotonic() - began > self._seconds:
                 self._reason = f"recorded the first {self._seconds:.0f} s; --steps A:B chooses steps instead"

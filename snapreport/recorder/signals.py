@@ -24,7 +24,7 @@ ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasatt
 _MEANINGLESS = tuple(getattr(signal, name) for name in ("SIGUSR1", "SIGUSR2") if hasattr(signal, name))
 TAKEN_SECONDS = 1.0
 """How long the main thread has before it counts as blocked: its handler usually runs within milliseconds."""
-_LOOKS = 0.02
+_CHECK_SECONDS = 0.02
 
 _installed: SignalDumps | None = None
 _forks_watched = False
@@ -155,7 +155,7 @@ class SignalDumps:
         """Whether the main thread's handler runs within a second."""
         until = time.monotonic() + TAKEN_SECONDS
         while not self._taken[number] and time.monotonic() < until:
-            time.sleep(_LOOKS)
+            time.sleep(_CHECK_SECONDS)
         is_taken = self._taken[number] > 0
         self._taken[number] = max(0, self._taken[number] - 1)
         return is_taken

@@ -41,7 +41,7 @@ def breakdowns(peak: Finding) -> list[Breakdown]:
         ("By line", "place", e["places"], whole),
         (sentence(by_module, share_text(within, whole)), "module", e["modules"], within),
     )
-    shown = [part for part in parts if part[2] and not _alone(part[2], whole) and part[3] >= MIN_SHARE * whole]
+    shown = [part for part in parts if part[2] and not _is_single(part[2], whole) and part[3] >= MIN_SHARE * whole]
     return [Breakdown(key, title, _rows(rows, key, total, whole)) for title, key, rows, total in shown]
 
 
@@ -53,17 +53,17 @@ def has_names(peak: Finding) -> bool:
 def breakdown_text(peak: Finding) -> str:
     """One sentence on the breakdowns omitted because one row has all bytes; "" if there are none."""
     e, whole = peak.evidence, peak.bytes
-    parts = [category_text(e["categories"][0]["category"])] if _alone(e["categories"], whole) else []
+    parts = [category_text(e["categories"][0]["category"])] if _is_single(e["categories"], whole) else []
     if e["no_frames_bytes"] == whole:
         parts.append("without a stack trace")
-    elif _alone(e["places"], whole):
+    elif _is_single(e["places"], whole):
         parts.append(sentence("allocated in {}", e["places"][0]["place"]))
-    if _alone(e["modules"], whole):
+    if _is_single(e["modules"], whole):
         parts.append(sentence("in module {}", _path(e["modules"][0]["module"])))
     return sentence("All of it is {}.", joined(parts, ", ")) if parts else ""
 
 
-def _alone(rows: Sequence[dict[str, Any]], whole: int) -> bool:
+def _is_single(rows: Sequence[dict[str, Any]], whole: int) -> bool:
     return bool(rows) and rows[0]["bytes"] == whole
 
 

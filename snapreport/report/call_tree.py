@@ -74,7 +74,7 @@ def tree_lines(root: CallNode, cells: Callable[[list[int]], str]) -> list[str]:
         first, *others = _chain(node)
         lines.append(f"{cells(node.values)}  {indent}{first}")
         lines += [f"{blank}  {indent}{text}" for text in others]
-        node = _end(node)
+        node = _last_undivided(node)
         below = sorted(node.below.values(), key=lambda child: -child.weight)
         shown = [child for child in below if child.weight >= max(1, MIN_SHARE * root.weight)]
         rest = below[len(shown) :]
@@ -87,7 +87,7 @@ def tree_lines(root: CallNode, cells: Callable[[list[int]], str]) -> list[str]:
     return lines
 
 
-def _through(node: CallNode) -> Iterator[CallNode]:
+def _undivided_calls(node: CallNode) -> Iterator[CallNode]:
     """A call, and those that all of its weight passes through."""
     yield node
     while len(node.below) == 1:
@@ -95,13 +95,13 @@ def _through(node: CallNode) -> Iterator[CallNode]:
         yield node
 
 
-def _end(node: CallNode) -> CallNode:
-    return list(_through(node))[-1]
+def _last_undivided(node: CallNode) -> CallNode:
+    return list(_undivided_calls(node))[-1]
 
 
 def _chain(node: CallNode) -> list[str]:
     """The texts of such calls; libraries' in the middle of them are a number."""
-    calls = [one.call for one in _through(node)]
+    calls = [one.call for one in _undivided_calls(node)]
     texts, hidden = [], 0
     for number, (text, is_own) in enumerate(calls):
         if is_own or number in (0, len(calls) - 1):

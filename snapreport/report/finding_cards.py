@@ -75,7 +75,7 @@ def finding_cards(
         FindingCard(
             finding.severity,
             *_label_and_title(finding, names, file),
-            [*finding.detail, *_also(advice.get(finding.evidence.get("rule", ""), [])[1:], names)],
+            [*finding.detail, *_other_devices(advice.get(finding.evidence.get("rule", ""), [])[1:], names)],
             finding.confidence,
             " ".join(line for line in finding.basis if line not in common),
             link_of(finding, index[finding.device], stack_base),
@@ -104,7 +104,7 @@ def _label_and_title(finding: Finding, names: dict[int, str], file: str) -> tupl
     return (f"{label}, {name}" if name and name not in finding.title else label), title
 
 
-def _also(same: Sequence[Finding], names: dict[int, str]) -> list[str]:
+def _other_devices(same: Sequence[Finding], names: dict[int, str]) -> list[str]:
     """The same advice for other devices."""
     if not same:
         return []

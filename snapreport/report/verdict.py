@@ -57,7 +57,7 @@ def chips(
     page's number of the snapshot's first stack; ``statements``: the diagnosis of the device that the report opens on,
     which is the first chip; ``place_of``: the line of the program that a stack runs in.
     """
-    lead = [_lead(statements, found, index, stack_base, links)] if statements else []
+    lead = [_diagnosis_chip(statements, found, index, stack_base, links)] if statements else []
     told = {id(finding) for _, finding in statements}
     found = [f for f in found if id(f) not in told]
     problems = [f for f in found if f.kind != "advice" and _is_shown(f)]
@@ -74,7 +74,7 @@ def chips(
     ]
 
 
-def _lead(
+def _diagnosis_chip(
     statements: Sequence[tuple[str, Finding]],
     found: Sequence[Finding],
     index: Mapping[int, int],
@@ -89,7 +89,7 @@ def _lead(
     causes = 1 if finding.kind == "leak" else sum(f is finding for _, f in statements)
     cause, advised = joined(texts[:causes]), texts[causes:]
     if finding.kind == "leak":
-        advised = [_leaves(finding), *advised]
+        advised = [_peak_without_leak(finding), *advised]
     return replace(
         chip,
         word="Peak" if finding.kind == "peak" else chip.word,
@@ -145,7 +145,7 @@ def best_remedies(finding: Finding, found: Sequence[Finding]) -> list[Finding]:
 def _remedy(finding: Finding, found: Sequence[Finding]) -> str:
     """What to do, with its number: a leak has its own sentences, other problems have advice."""
     if finding.kind == "leak":
-        return joined(text for text in (_leaves(finding), finding.detail[-1]) if text)
+        return joined(text for text in (_peak_without_leak(finding), finding.detail[-1]) if text)
     remedies = _remedies(finding, found)
     return sentence("{}.", remedies[0].title) if remedies else ""
 
@@ -169,7 +169,7 @@ def effort_of(finding: Finding) -> str:
     return str(finding.evidence.get("effort") or "")
 
 
-def _leaves(leak: Finding) -> str:
+def _peak_without_leak(leak: Finding) -> str:
     """The peak that is left without a leak; nothing is replayed without what waits for the garbage collector."""
     saving = leak.evidence.get("saving")
     if not saving or not saving["saves_bytes"]:

@@ -33,7 +33,7 @@ def _device(answer: Answer) -> str:
     compared = f"{plural(check.allocations, 'allocation')}, {plural(check.segment_events, 'segment event')}"
     start = start_text(whatif)
     lines = [
-        f"{title}: the same requests and frees, in the same order, on a device with {_room(whatif)}.",
+        f"{title}: the same requests and frees, in the same order, on a device with {_capacity_text(whatif)}.",
         *([start] if start else []),
         f"Self-check: the replay under the recorded settings is exact ({compared}).",
         "",
@@ -49,7 +49,7 @@ def _device(answer: Answer) -> str:
     return terminal.lines(lines)
 
 
-def _room(whatif: WhatIf) -> str:
+def _capacity_text(whatif: WhatIf) -> str:
     if whatif.capacity is None:
         return "unlimited memory"
     room = f"{bytes_text(whatif.capacity)} for the allocator"

@@ -32,7 +32,7 @@ _COMPARED = re.compile(r"([A-Za-z_]{2,}|[A-Za-z]+-[A-Za-z]+)(!=|<>|==|!:|=>|=<|=
 _APART = re.compile(
     rf"([A-Za-z_]{{2,}}|[A-Za-z]+-[A-Za-z]+)[{BLANKS}]+(!=|<>|==|!:|=>|=<|=~|~=|~|>=|<=|:|=|>|<)([{BLANKS}]*)"
 )
-_INSTEAD = {"==": ":", "=>": ">=", "=<": "<=", "=~": ":", "~=": ":", "~": ":"}
+_SUGGESTED_OPERATOR = {"==": ":", "=>": ">=", "=<": "<=", "=~": ":", "~=": ":", "~": ":"}
 _EXCLUDES = ("!=", "<>", "!:")
 _JOINED = re.compile(r"[\w)]+(\|\|?|&&)[\w(]", re.ASCII)
 
@@ -138,13 +138,17 @@ class _Parser:
             op, value = found[2], text[found.end() : self._word_end(found.end())]
             if op in ("=>", "=<") and "text" in QUERY_FIELDS[name]:  # func=<module>
                 return
-            raise _error("operator", found.start(2), len(op), operator=op, instead=_instead(name, op, value))
+            raise _error(
+                "operator", found.start(2), len(op), operator=op, instead=_suggested_comparison(name, op, value)
+            )
         apart = _APART.match(text, at)
         if apart and (name := apart[1].lower()) in QUERY_FIELDS:
             op, value = apart[2], text[apart.end() : self._word_end(apart.end())]
             # A word behind one that is named like a field may begin so: line <module>.
             if apart[3] or apart.end() == len(text) or is_quantity(value):
-                raise _error("apart", apart.start(2), len(op), operator=op, instead=_instead(name, op, value))
+                raise _error(
+                    "apart", apart.start(2), len(op), operator=op, instead=_suggested_comparison(name, op, value)
+                )
         joined = _JOINED.match(word)
         if joined:
             op = joined[1]
@@ -266,9 +270,9 @@ class _Parser:
             self.at += 1
 
 
-def _instead(name: str, op: str, value: str) -> str:
+def _suggested_comparison(name: str, op: str, value: str) -> str:
     """What to write in place of a comparison that the language does not have."""
-    return f"-{name}:{value}" if op in _EXCLUDES else f"{name}{_INSTEAD.get(op, op)}{value}"
+    return f"-{name}:{value}" if op in _EXCLUDES else f"{name}{_SUGGESTED_OPERATOR.get(op, op)}{value}"
 
 
 def _partners(text: str) -> dict[int, int]:

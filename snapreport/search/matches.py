@@ -12,7 +12,7 @@ from snapreport.timeline.allocation_groups import sums_by
 from snapreport.timeline.operators import stack_labels
 
 TOP = 10
-_SUMS = ("bytes_at_peak", "count_at_peak", "bytes", "count")
+_SUMMED_COLUMNS = ("bytes_at_peak", "count_at_peak", "bytes", "count")
 
 
 def device_matches(searcher: Searcher, query: str) -> Matches:
@@ -30,7 +30,7 @@ def device_matches(searcher: Searcher, query: str) -> Matches:
         count_at_peak=int(stacks["count_at_peak"].sum()),
         bytes_at_peak=int(stacks["bytes_at_peak"].sum()),
         top_stacks=[
-            MatchedStack(row["stack"], names[row["stack"]], *(row[key] for key in _SUMS))
+            MatchedStack(row["stack"], names[row["stack"]], *(row[key] for key in _SUMMED_COLUMNS))
             for row in stacks.head(TOP).rows(named=True)
         ],
         notes=found.notes,

@@ -63,7 +63,7 @@ def clock_of(events: pl.DataFrame) -> np.ndarray | None:
 
 def annotated(recording: Recording, device: int, events: pl.DataFrame, allocations: pl.DataFrame) -> Annotated:
     """The annotated spans of a device. ``events``, ``allocations``: of its timeline."""
-    if not len(recording.annotations) and not _occur(events, "user_defined", "annotate"):
+    if not len(recording.annotations) and not _has_actions(events, "user_defined", "annotate"):
         return Annotated(pl.DataFrame(schema=SPANS_SCHEMA), {})
     clock = clock_of(events)
     regions, broken = _regions(_boundaries(recording, device, events, clock), len(events), clock)
@@ -83,7 +83,7 @@ def regions_of_all(recording: Recording, events: pl.DataFrame) -> pl.DataFrame:
     return _regions(_boundaries(recording, None, events, clock), len(events), clock)[0]
 
 
-def _occur(events: pl.DataFrame, *actions: str) -> bool:
+def _has_actions(events: pl.DataFrame, *actions: str) -> bool:
     return bool(np.isin(events["action"].to_physical().to_numpy(), [ACTIONS.index(action) for action in actions]).any())
 
 
@@ -109,7 +109,7 @@ def _boundaries(
         "first": np.searchsorted(ticks, times, "left").astype(np.int32),
         "after": np.searchsorted(ticks, times, "right").astype(np.int32),
     })  # fmt: skip
-    if not _occur(events, "user_defined"):
+    if not _has_actions(events, "user_defined"):
         return external
     rows = np.flatnonzero(events["action"].to_physical().to_numpy() == _USER_DEFINED)
     stacks = events["stack"].to_numpy()[rows]
@@ -287,7 +287,7 @@ def annotated_allocations(events: pl.DataFrame, allocations: pl.DataFrame) -> pl
 def annotated_names(events: pl.DataFrame, allocations: pl.DataFrame) -> pl.Series:
     """String per allocation: its names from ``annotate`` events while it is live, in order; null if none."""
     nothing = pl.Series([None], dtype=pl.String).new_from_index(0, len(allocations))
-    if not _occur(events, "annotate"):
+    if not _has_actions(events, "annotate"):
         return nothing
     names = annotated_allocations(events, allocations).join(
         events.with_row_index("event").select(pl.col("event").cast(pl.Int32), own="user_metadata"), on="event"

@@ -280,8 +280,8 @@ def _allocations(
         pl.Series("alloc_event", alloc),
         pl.Series("free_requested_event", requested),
         pl.Series("free_event", free),
-        _at(events["time_us"], alloc).alias("alloc_us"),
-        _at(events["time_us"], free).alias("free_us"),
+        _values_at(events["time_us"], alloc).alias("alloc_us"),
+        _values_at(events["time_us"], free).alias("free_us"),
         both("stream", segments["stream"].gather(segment_of)),
         pools_of(record, address.to_numpy(), own_pool).alias("pool"),
         pl.Series("stack", stack),
@@ -310,7 +310,7 @@ def _allocations(
     return table.with_columns(pl.when(pl.col("module").is_not_null()).then(of).alias("module_source"))
 
 
-def _at(column: pl.Series, event: np.ndarray) -> pl.Series:
+def _values_at(column: pl.Series, event: np.ndarray) -> pl.Series:
     """``column`` at each event, null if the event is -1."""
     if not len(column):
         return pl.Series([None], dtype=column.dtype).new_from_index(0, len(event))

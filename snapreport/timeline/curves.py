@@ -9,10 +9,10 @@ from snapreport.reading.fields import MAX_SIZE
 from snapreport.reading.recording import ACTIONS
 
 _ADDS = [ACTIONS.index(a) for a in ("segment_alloc", "segment_map")]
-_TAKES = [ACTIONS.index(a) for a in ("segment_free", "segment_unmap")]
+_SEGMENT_RELEASES = [ACTIONS.index(a) for a in ("segment_free", "segment_unmap")]
 
 _SIGN = np.zeros(len(ACTIONS) + 1, np.int64)  # the last is for unknown actions
-_SIGN[_ADDS], _SIGN[_TAKES] = 1, -1
+_SIGN[_ADDS], _SIGN[_SEGMENT_RELEASES] = 1, -1
 
 
 def allocated_curve(alloc_event: np.ndarray, free_event: np.ndarray, size: np.ndarray, events: int) -> np.ndarray:

@@ -58,9 +58,9 @@ def device_samples(timeline: Timeline) -> DeviceSamples | None:
         return None
     time, since = (rows[name].to_numpy() for name in ("time_us", "since_us"))
     position = np.searchsorted(clock, time, "right")
-    lowest, highest = _around(clock, reserved, time)
+    lowest, highest = _reserved_around(clock, reserved, time)
     # What was in use is the same until the last sample that is left out, which is seldom near another event.
-    later = _around(clock, reserved, np.maximum(np.append(since[1:], time[-1]), time))
+    later = _reserved_around(clock, reserved, np.maximum(np.append(since[1:], time[-1]), time))
     low, high = np.maximum(lowest, later[0]), np.minimum(highest, later[1])
     agree = low <= high
     lowest, highest = np.where(agree, low, lowest), np.where(agree, high, highest)
@@ -68,7 +68,7 @@ def device_samples(timeline: Timeline) -> DeviceSamples | None:
     return DeviceSamples(rows, lowest, highest)
 
 
-def _around(clock: np.ndarray, reserved: np.ndarray, time: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _reserved_around(clock: np.ndarray, reserved: np.ndarray, time: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The least and the most reserved within ``CLOCK_US`` of each time."""
     first = np.searchsorted(clock, time - CLOCK_US, "left")
     last = np.searchsorted(clock, time + CLOCK_US, "right")

@@ -61,7 +61,7 @@ def part_of(
     wholes = {device: timeline(device) for device in recording.devices}
     ranges = {device: _chosen(whole, choice) for device, whole in wholes.items()}
     if not any(part.first < part.end for part in ranges.values()):
-        raise SnapshotError(f"{recording.path}: {_nothing(wholes, choice)}")
+        raise SnapshotError(f"{recording.path}: {_empty_part_error(wholes, choice)}")
     ends = all(part.end == part.whole for part in ranges.values())
     recorder = recording.recorder and _recorder_of_part(recording.recorder, is_end=ends)
     records = {device: _record(wholes[device], ranges[device]) for device in wholes}
@@ -111,7 +111,7 @@ def _chosen(whole: DeviceTimeline, choice: PartChoice) -> Part:
     return Part(min(first or 0, count), count if end is None else min(end, count), count)
 
 
-def _nothing(wholes: dict[int, DeviceTimeline], choice: PartChoice) -> str:
+def _empty_part_error(wholes: dict[int, DeviceTimeline], choice: PartChoice) -> str:
     known = []
     for whole in wholes.values():
         steps, name = whole.steps["step"].to_numpy(), device_name(whole.kind, whole.device)

@@ -8,7 +8,7 @@ import polars as pl
 
 from snapreport.timeline.build import DeviceTimeline
 
-_MADE = ("segment_alloc", "segment_map")
+_SEGMENT_ALLOCATIONS = ("segment_alloc", "segment_map")
 
 
 def reserved_by_stack(timeline: DeviceTimeline, position: int) -> pl.DataFrame:
@@ -32,11 +32,11 @@ def reserved_by_stack(timeline: DeviceTimeline, position: int) -> pl.DataFrame:
         ranges.put(address, address + size, stack)
     for action, address, size, stack in events.filter(pl.col("event") <= position).drop("event").iter_rows():
         ranges.cut(address, address + size)
-        if action in _MADE:
+        if action in _SEGMENT_ALLOCATIONS:
             ranges.put(address, address + size, stack)
     rows = [(stack, end - start) for start, (end, stack) in ranges.at.items()]
     live = pl.DataFrame(rows, schema={"stack": pl.Int32, "bytes": pl.Int64}, orient="row")
-    made = events.filter(pl.col("action").is_in(_MADE)).select("size", pl.col("stack").cast(pl.Int32))
+    made = events.filter(pl.col("action").is_in(_SEGMENT_ALLOCATIONS)).select("size", pl.col("stack").cast(pl.Int32))
     every = pl.concat([older.select("size", "stack"), made])
     return (
         every.group_by("stack")

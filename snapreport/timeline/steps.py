@@ -42,7 +42,7 @@ def device_steps(recording: Recording, events: pl.DataFrame, spans: pl.DataFrame
     (see ``annotations.py``). If these contain no step, those of other devices are used, since the program is the same.
     """
     if not len(events):
-        return _none("annotation")
+        return _no_steps("annotation")
     if recording.recorder is not None:
         steps = _from_recorder(recording.recorder.steps, events)
         if len(steps):
@@ -66,7 +66,7 @@ def device_steps(recording: Recording, events: pl.DataFrame, spans: pl.DataFrame
 
 
 @functools.cache
-def _none(source: str) -> pl.DataFrame:
+def _no_steps(source: str) -> pl.DataFrame:
     return _table([], [], [], [], source)
 
 
@@ -82,7 +82,7 @@ def _from_recorder(ends: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     """Steps between the step ends of snapreport's recorder, counted from 0 as in its file names."""
     clock = clock_of(events)
     if clock is None or ends.is_empty():
-        return _none("recorder")
+        return _no_steps("recorder")
     last = np.searchsorted(clock, ends["time_us"].to_numpy(), "right").astype(np.int64) - 1
     number = ends["step"].to_numpy() - 1
     first = np.append(0 if number[0] == 0 else last[0] + 1, last[:-1] + 1)
@@ -125,7 +125,7 @@ def _counted(spans: pl.DataFrame, events: int) -> pl.DataFrame:
         last = pl.min_horizontal(pl.col("last_event"), pl.lit(following) - 1)
         table = table.with_columns(last_event=pl.max_horizontal(last, pl.col("first_event") - 1))
         return _table(table["step"], table["name"], table["first_event"], table["last_event"], "annotation")
-    return _none("annotation")
+    return _no_steps("annotation")
 
 
 def _numbers(names: pl.Series, pattern: str) -> pl.Series:
@@ -154,7 +154,7 @@ def _from_metadata(events: pl.DataFrame) -> pl.DataFrame:
             number = values[begins]
             names = [f"step {n}" for n in number.tolist()]
             return _table(number, names, first, np.append(first[1:], len(events)) - 1, "metadata")
-    return _none("metadata")
+    return _no_steps("metadata")
 
 
 def _from_optimizer(recording: Recording, spans: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
@@ -175,7 +175,7 @@ def _from_optimizer(recording: Recording, spans: pl.DataFrame, events: pl.DataFr
         caller = np.full(len(last), -1, np.int64)
         caller[has_any] = own_frames(recording)[stack[births[place[has_any]]]]
         return _ending_at(last[_of_last_optimizer(caller)], events, "optimizer")
-    return _none("optimizer")
+    return _no_steps("optimizer")
 
 
 def _from_stacks(recording: Recording, events: pl.DataFrame) -> pl.DataFrame:
@@ -195,7 +195,7 @@ def _from_stacks(recording: Recording, events: pl.DataFrame) -> pl.DataFrame:
         until = np.where(is_last, len(events), following)
         last = frees[np.searchsorted(frees, until, "left") - 1]
         return _ending_at(last, events, "stack")
-    return _none("stack")
+    return _no_steps("stack")
 
 
 @memoize
@@ -240,7 +240,7 @@ def _ending_at(last: np.ndarray, events: pl.DataFrame, source: str) -> pl.DataFr
     """
     last = last[last >= 0]
     if not len(last):
-        return _none(source)
+        return _no_steps(source)
     first = np.append(0, last[:-1] + 1)
     names = [f"step {number}" for number in range(1, len(last) + 1)]
     requests = _requests(events)

@@ -6,12 +6,15 @@ from typing import Any
 
 import corpus
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from test_pipeline import load
 
 import snapreport
 from snapreport.report.activity_text import activity_text
+from snapreport.timeline import phases
 from snapreport.timeline.activity import GRAPH_DROPPED, INFERENCE, TRAINING, UNKNOWN
-from snapreport.timeline.phases import PHASES, stack_phases
+from snapreport.timeline.phases import NONE, PHASES, stack_phases
 
 RECORDED = corpus.REAL.parent / "recorded"
 STEP = [("/x/torch/optim/adam.py", "step"), ("/x/torch/optim/optimizer.py", "wrapper"), ("/a/train.py", "main")]
@@ -27,6 +30,45 @@ def phase_of(rows: list[tuple[str, str]]) -> str:
     event = {"action": "alloc", "addr": 1 << 20, "size": 512, "stream": 0, "frames": frames(rows)}
     snapshot = load({"segments": [], "device_traces": [[event]]}, 4)
     return PHASES[stack_phases(snapshot.recording).innermost[snapshot.events(0)["stack"][0]]]
+
+
+# A frame, the phase that its rule gives, and whether that rule decides always, or not for certain.
+SAMPLES = [
+    (("/a/train.py", "main"), NONE, ""),
+    (("??", "torch::autograd::generated::BmmBackward0::release_variables()"), NONE, ""),
+    (FORWARD[0], phases.FORWARD, ""),
+    (BACKWARD[0], phases.BACKWARD, ""),
+    (("/x/torch/_functorch/_aot_autograd/runtime_wrappers.py", "backward"), phases.BACKWARD, "always"),
+    (STEP[0], phases.OPTIMIZER_STEP, ""),
+    (("/x/torch/optim/optimizer.py", "zero_grad"), phases.ZERO_GRAD, ""),
+    (("/a/model.py", "__init__"), phases.INITIALISATION, "uncertain"),
+    (("/x/torch/serialization.py", "load"), phases.LOADING, ""),
+]
+
+
+@given(stacks=st.lists(st.lists(st.sampled_from(SAMPLES), min_size=1, max_size=7), min_size=1, max_size=9))
+def test_phases_of_any_stack(stacks: list[list[tuple[tuple[str, str], int, str]]]) -> None:
+    """Each stack frame by frame, from the innermost."""
+    trace = [
+        {"action": "alloc", "addr": (n + 1) << 20, "size": 512, "stream": 0, "frames": frames([f for f, _, _ in rows])}
+        for n, rows in enumerate(stacks)
+    ]
+    snapshot = load({"segments": [], "device_traces": [trace]}, 4)
+    found = stack_phases(snapshot.recording)
+    for number, rows in zip(snapshot.events(0)["stack"].to_list(), stacks, strict=True):
+        with_phase = [(place, phase, how) for place, (_, phase, how) in enumerate(rows) if phase != NONE]
+        place, phase, how = with_phase[0] if with_phase else (phases.NOWHERE, NONE, "")
+        running = {phase for _, phase, _ in with_phase}
+        if any(how == "always" for _, _, how in rows):
+            phase = phases.BACKWARD
+        assert (found.innermost[number], found.place[number]) == (phase, place)
+        assert found.uncertain[number] == (how == "uncertain")
+        assert {phase for phase in range(len(PHASES)) if found.runs(phase)[number]} == running
+        if phase == phases.FORWARD and phases.BACKWARD in running:
+            phase = phases.BACKWARD
+        if phase in (phases.INITIALISATION, phases.LOADING):
+            phase = phases.FORWARD if phases.FORWARD in running else phases.INITIALISATION
+        assert found.stretch[number] == phase
 
 
 @pytest.mark.parametrize(

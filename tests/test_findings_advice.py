@@ -148,6 +148,40 @@ def test_given_with_its_bytes(
     assert finding.severity == "info" and finding.evidence["url"].startswith("https://") and finding.detail[0]
 
 
+def loading(steps: int, data: int = 600, batch: int = 30) -> Script:
+    """Steps that each take a batch of ``batch`` MiB from data of ``data`` MiB on the device."""
+    script, main = Script(), ("/app/train.py", "main")
+    for _ in range(4):
+        script.alloc("parameter", 20 * MIB, *WEIGHTS)
+    script.alloc("data", data * MIB, ("/app/train.py", "load"), main)
+    for number in range(steps):
+        began = len(script.events)
+        taken = script.alloc("batch", batch * MIB, ("/app/train.py", "batch"), main)
+        layers = [script.alloc("activation", 40 * MIB, *FORWARD) for _ in range(4)]
+        grads = [script.alloc("gradient", 20 * MIB, *BACKWARD) for _ in range(4)]
+        for address in layers[::-1]:
+            script.free(address, *BACKWARD)
+        if number == 0:
+            for _ in range(4):
+                script.alloc("state", 20 * MIB, *OPTIMIZER)
+        script.free(taken, main)
+        for address in grads:
+            script.free(address, (TORCH + "optim/optimizer.py", "zero_grad"))
+        script.step(number, began)
+    return script
+
+
+@pytest.mark.parametrize(
+    ("steps", "data", "is_given"), [(3, 600, False), (4, 600, True), (6, 59, False), (6, 60, True)]
+)
+def test_data_is_known_by_three_batches_of_half_its_size(steps: int, data: int, is_given: bool, tmp_path: Path) -> None:
+    """The first batch comes before the first forward pass, as the data do, so it is none of the three."""
+    given = advised(loading(steps, data).raw(), tmp_path)
+    assert ("data-on-device" in given) == is_given
+    if is_given:
+        assert given["data-on-device"].evidence["at_peak_bytes"] == data * MIB
+
+
 CHECKPOINT = ((TORCH + "utils/checkpoint.py", "checkpoint"),)
 NOT_GIVEN: list[tuple[str, Callable[[], Script]]] = [
     ("checkpointing", lambda: training(activation=100, inside=CHECKPOINT)),

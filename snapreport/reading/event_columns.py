@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ _TYPES = {np.dtype(np.int32): pl.Int32, np.dtype(np.int64): pl.Int64, np.dtype(n
 class EventColumns:
     """Chunks of events in order. ``actions`` and ``texts`` (by key): text → code."""
 
-    def __init__(self, actions: dict[str, int], texts: dict[str, dict[str, int]]) -> None:
+    def __init__(self, actions: dict[str, int], texts: Mapping[str, dict[str, int]]) -> None:
         self._actions = actions
         self._texts = texts
         self._parts: dict[str, list[tuple[np.ndarray, np.ndarray | None]]] = {}

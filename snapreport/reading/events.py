@@ -7,7 +7,7 @@ chunks with different keys (an ``oom`` has others) take a slower path.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from itertools import chain, repeat
 from operator import itemgetter
 from typing import Any
@@ -30,6 +30,7 @@ from snapreport.reading.fields import (
     clean,
     int_column,
     is_pool,
+    numbering,
     pool_name,
     shown,
     text_codes,
@@ -56,8 +57,8 @@ class Codes:
     """Codes of values that recur in all traces of a recording: actions, texts by key, stacks. Counts unknown keys."""
 
     def __init__(self) -> None:
-        self.actions = {action: i for i, action in enumerate(ACTIONS)}
-        self.texts: dict[str, dict[str, int]] = {}
+        self.actions = numbering(ACTIONS)
+        self.texts: defaultdict[str, defaultdict[str, int]] = defaultdict(numbering)
         self.stacks = StackInterner()
         self.unknown_keys: Counter[str] = Counter()
 
@@ -214,7 +215,7 @@ class EventReader:
     def _text(self, columns: dict[str, list[Any]], key: str, n: int, where: Any) -> np.ndarray:
         if key not in columns:
             return np.full(n, -1, np.int32)
-        return text_codes(columns[key], where, key, self._texts.setdefault(key, {}))
+        return text_codes(columns[key], where, key, self._texts[key])
 
     def _pools(self, columns: dict[str, list[Any]], n: int, where: Any) -> np.ndarray:
         """Int32 codes of each entry's ``pool_id``, or of its ``segment_pool_id`` if it has none."""
@@ -232,8 +233,8 @@ class EventReader:
             for row, value in enumerate(values):
                 pool_name(value, where(row), key)
         names = {value: pool_name(value, where(0), key) for value in dict.fromkeys(values)}
-        codes = self._texts.setdefault("pool", {})
-        coded = {value: -1 if name is None else codes.setdefault(name, len(codes)) for value, name in names.items()}
+        codes = self._texts["pool"]
+        coded = {value: -1 if name is None else codes[name] for value, name in names.items()}
         column = np.fromiter(map(coded.__getitem__, values), np.int32, len(values))
         return column if len(column) == n else np.full(n, column[0], np.int32)
 

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Callable
-from itertools import chain
-from typing import Any
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable
+from itertools import chain, count
+from typing import Any, TypeVar
 
 import numpy as np
 
 from snapreport.errors import SnapshotError, one_line
 
+Key = TypeVar("Key", bound=Hashable)
 Where = Callable[[int], str]  # row → its place in the snapshot, e.g. "device_traces[0][17]"
 
 MAX_SIZE = 2**53 - 1  # bytes; larger numbers are not exact in a browser, and no machine has them
@@ -145,25 +147,26 @@ def _plain_ints(values: list[Any], bounds: tuple[int, int]) -> np.ndarray | None
     return column if sound else None
 
 
-def text_codes(values: list[Any], where: Where, key: str, codes: dict[str, int]) -> np.ndarray:
-    """Int32 codes of a column of texts; None gives -1. New texts are added to ``codes``."""
+def numbering(known: Iterable[Key] = ()) -> defaultdict[Key, int]:
+    """A dict that numbers its keys in the order in which they are first looked up, ``known`` before all others."""
+    numbers: defaultdict[Key, int] = defaultdict(count().__next__)
+    for key in known:
+        numbers[key]
+    return numbers
+
+
+def text_codes(values: list[Any], where: Where, key: str, codes: defaultdict[str, int]) -> np.ndarray:
+    """Int32 codes of a column of texts by ``codes`` (:func:`numbering`); None gives -1."""
     first = values[0]
-    if first is None or type(first) is str:
-        if all_same(values):  # most such columns are empty: "N/A", ""
-            return np.full(len(values), -1 if first is None else codes.setdefault(first, len(codes)), np.int32)
-        # Types first: hashing a tuple that holds itself twice, forty times over, would never end.
-        if set(map(type, values)) == {str}:
-            try:
-                return np.fromiter(map(codes.__getitem__, values), np.int32, len(values))
-            except KeyError:
-                new = [value for value in dict.fromkeys(values) if value not in codes]
-                codes.update(zip(new, range(len(codes), len(codes) + len(new)), strict=True))
-                return np.fromiter(map(codes.__getitem__, values), np.int32, len(values))
-    for i, value in enumerate(values):
-        if type(value) is str:
-            codes.setdefault(value, len(codes))
-        elif value is not None:
-            raise bad(where(i), key, value, "a text")
+    if (first is None or type(first) is str) and all_same(values):  # most such columns are empty: "N/A", ""
+        return np.full(len(values), -1 if first is None else codes[first], np.int32)
+    # Types first: hashing a tuple that holds itself twice, forty times over, would never end.
+    types = set(map(type, values))
+    if types == {str}:
+        return np.fromiter(map(codes.__getitem__, values), np.int32, len(values))
+    if not types <= {str, NoneType}:
+        row, value = next((row, value) for row, value in enumerate(values) if type(value) not in (str, NoneType))
+        raise bad(where(row), key, value, "a text")
     return np.fromiter((-1 if value is None else codes[value] for value in values), np.int32, len(values))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from itertools import islice
 from operator import itemgetter
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from snapreport.errors import SnapshotError
-from snapreport.reading.fields import INT64, UINT64, NoneType, Where, integer, shown, text
+from snapreport.reading.fields import INT64, UINT64, NoneType, Where, integer, numbering, shown, text
 
 NUMBER = np.dtype(np.uint32)
 """Of a frame's number."""
@@ -37,7 +38,7 @@ class FrameTable:
     """Distinct frames by value: (filename, line, name) and the ``fx_*`` keys that some frames have."""
 
     def __init__(self) -> None:
-        self._numbers: dict[tuple[Any, ...], int] = {}
+        self._numbers: dict[tuple[Any, ...], int] = numbering()
         self._by_identity: dict[int, int] = {}
         self._by_address = NumberTable()
         self._fx_keys: set[str] = set()
@@ -97,12 +98,11 @@ class FrameTable:
             return np.array(
                 [MARKED + one.stack if type(one) is StackMark else self._number(one) for one in objects], np.int64
             )
-        known = self._numbers
-        for row in rows:
-            if row not in known:
-                known[row] = len(known)
-                self.characters += len(row[0]) + len(row[2])
-        return np.fromiter(map(known.__getitem__, rows), np.int64, len(rows))
+        known, before = self._numbers, len(self._numbers)
+        numbers = np.fromiter(map(known.__getitem__, rows), np.int64, len(rows))
+        new = islice(reversed(known), len(known) - before)
+        self.characters += sum(len(row[0]) + len(row[2]) for row in new)
+        return numbers
 
     def _number(self, frame: Any) -> int:
         if type(frame) is not dict:
@@ -120,7 +120,7 @@ class FrameTable:
             key = *key, extra
         if key not in self._numbers:
             self.characters += len(key[0]) + len(key[2]) + sum(len(value) for _, value in extra)
-        return self._numbers.setdefault(key, len(self._numbers))
+        return self._numbers[key]
 
     def _fx(self, frame: dict[Any, Any]) -> tuple[tuple[str, str], ...]:
         """The ``fx_*`` items of a frame, sorted; values other than texts as :func:`shown` describes them."""

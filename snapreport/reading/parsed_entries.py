@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import Any
 
 import numpy as np
@@ -75,7 +76,7 @@ class TokenCodes:
     inline: those that unpickled entries have had, not as references: later entries may refer to the first.
     """
 
-    def __init__(self, key: str, codes: dict[str, int], memo: dict[int, Any], inline: set[Any]) -> None:
+    def __init__(self, key: str, codes: defaultdict[str, int], memo: dict[int, Any], inline: set[Any]) -> None:
         self._key = key
         self._codes = codes
         self._memo = memo
@@ -129,7 +130,7 @@ class TokenCodes:
             return UNKNOWN, None
         is_new = value not in self._inline
         name = value if type(value) is str else f"({value[0]}, {value[1]})"
-        return self._codes.setdefault(name, len(self._codes)), value if is_new else None
+        return self._codes[name], value if is_new else None
 
     def _code(self, token: int) -> int:
         code = self._known.get(token)
@@ -138,11 +139,11 @@ class TokenCodes:
             if value is None:
                 code = -1
             elif is_pool(value) and self._key in POOL_KEYS and min(value) >= 0 and max(value) < 1 << 64:
-                code = self._codes.setdefault(f"({value[0]}, {value[1]})", len(self._codes))
+                code = self._codes[f"({value[0]}, {value[1]})"]
             elif type(value) is str and self._key == "action":
                 code = self._codes.get(value, UNKNOWN) if value in ACTIONS else UNKNOWN
             elif type(value) is str and self._key in TEXT_KEYS:
-                code = self._codes.setdefault(value, len(self._codes))
+                code = self._codes[value]
             else:
                 return UNKNOWN
             if self._key == "action" and code < 0:

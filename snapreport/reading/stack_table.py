@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 from msgspec import Struct
 
+from snapreport.reading.fields import numbering
 from snapreport.reading.frame_table import NUMBER
 
 _AT_ONCE = 1 << 20  # bytes of stacks
@@ -29,10 +30,8 @@ def stack_table(frames: pl.DataFrame, flat: np.ndarray, lengths: np.ndarray) -> 
     flat, lengths = flat.astype(NUMBER), np.append(lengths, 0)
     raw = flat.tobytes()
     offsets = np.concatenate(([0], np.cumsum(lengths))) * NUMBER.itemsize
-    keys: dict[bytes, int] = {}
-    code = np.fromiter(
-        (keys.setdefault(raw[a:b], len(keys)) for a, b in itertools.pairwise(offsets.tolist())), np.int64
-    )
+    keys: dict[bytes, int] = numbering()
+    code = np.fromiter((keys[raw[a:b]] for a, b in itertools.pairwise(offsets.tolist())), np.int64)
     offsets, flat, renumber, order = sorted_stacks(list(keys), len(frames))
     return StackTable(frames[order], offsets, flat, renumber[code])
 

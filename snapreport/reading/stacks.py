@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from snapreport.errors import SnapshotError
-from snapreport.reading.fields import NoneType, Where, shown
+from snapreport.reading.fields import NoneType, Where, numbering, shown
 from snapreport.reading.frame_table import MARKED, NOT_FOUND, NUMBER, FrameTable, NumberTable, StackMark
 from snapreport.reading.stack_table import StackTable, sorted_stacks
 
@@ -36,7 +36,7 @@ class StackInterner:
 
     def __init__(self) -> None:
         # Stacks by their frames' numbers, as bytes; the order is that of the ids.
-        self._codes: dict[bytes, int] = {b"": 0}
+        self._codes = numbering([b""])
         # A list of each stack to compare others with, alone in a tuple: ``in`` knows an object from itself without
         # comparing its items, which ``==`` does not.
         self._known: list[tuple[Any, ...]] = [([],)]
@@ -116,7 +116,7 @@ class StackInterner:
 
     def _register(self, keys: list[bytes]) -> list[int]:
         known = self._codes
-        codes = [known.setdefault(key, len(known)) for key in keys]
+        codes = list(map(known.__getitem__, keys))
         grown = len(known) - len(self._known)
         self._known += [()] * grown
         self._follows += [(0, 0)] * grown

@@ -115,8 +115,8 @@ class CandidateReader:
         self._layouts: list[Layout] = []
         self._width = 0  # of the longest layout
         self._inline: set[Any] = set()
-        tables = {key: codes.texts.setdefault(key, {}) for key in TEXT_KEYS} | {"action": codes.actions}
-        tables |= dict.fromkeys(POOL_KEYS, codes.texts.setdefault("pool", {}))
+        tables = {key: codes.texts[key] for key in TEXT_KEYS} | {"action": codes.actions}
+        tables |= dict.fromkeys(POOL_KEYS, codes.texts["pool"])
         self._codes = {key: TokenCodes(key, table, self.objects, self._inline) for key, table in tables.items()}
 
     def learn(self, entry: Entry, data: bytes) -> bool:

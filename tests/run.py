@@ -41,7 +41,7 @@ FAKE_TORCH = ["2.9.1"]
 ALL_FAKE_TORCH = ["2.6.0", "2.9.1", "2.12.1", "newest"]
 # Without their dependencies ("!"), of which torch is one, and those of them that are needed.
 FRAMEWORKS = [
-    "lightning!", "pytorch-lightning!", "torchmetrics!", "transformers!", "accelerate!", "lightning-utilities",
+    "lightning!", "pytorch-lightning!", "torchmetrics!", "transformers!", "accelerate!", "peft!", "lightning-utilities",
     "pyyaml", "tqdm", "huggingface-hub", "tokenizers", "safetensors", "regex", "requests", "psutil", "typer",
 ]  # fmt: skip
 # A fresh clone beside an old one must not run the other's tools.

@@ -15,26 +15,21 @@ import click
 from click.shell_completion import CompletionItem
 
 from snapreport import progress
-from snapreport.commands.project_settings import project_options
-from snapreport.commands.shared import (
-    BROKEN_PIPE,
+from snapreport.commands.inputs import BROKEN_PIPE, check_inputs, load_all, pipe_safe, quiet_stdout, report_unlinked
+from snapreport.commands.options import (
     category_options,
-    check_inputs,
     device_option,
     expanded_paths,
     force_option,
     link_options,
-    load_all,
     max_memory_option,
     page_options,
     part_options,
-    pipe_safe,
     profile_option,
-    quiet_stdout,
     redact_options,
     redaction_of,
-    report_unlinked,
 )
+from snapreport.commands.project_settings import project_options
 from snapreport.errors import SnapshotError, one_line
 from snapreport.output_file import check_output
 from snapreport.reading.paths import file_name

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from snapreport.commands.shared import force_option, pipe_safe
+from snapreport.commands.inputs import pipe_safe
+from snapreport.commands.options import force_option
 from snapreport.errors import SnapshotError
 from snapreport.output_file import cannot_write, write_file
 from snapreport.terminal import echo, lines

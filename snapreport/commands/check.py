@@ -9,17 +9,15 @@ import click
 
 from snapreport.commands.check_outputs import Outputs
 from snapreport.commands.check_types import GrowthType, KindsType, NamedValuesType, PercentType
-from snapreport.commands.shared import (
+from snapreport.commands.inputs import check_inputs, is_job_path, load_all
+from snapreport.commands.options import (
     LimitType,
     ValuesType,
     category_options,
-    check_inputs,
     colour_option,
     expanded_paths,
     force_option,
-    is_job_path,
     link_options,
-    load_all,
     max_memory_option,
     redact_options,
     redaction_of,

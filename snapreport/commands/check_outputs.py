@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 from msgspec import Struct
 
-from snapreport.commands.shared import pipe_safe, report_unlinked
+from snapreport.commands.inputs import pipe_safe, report_unlinked
 from snapreport.output_file import cannot_write, check_output, write_file
 from snapreport.terminal import echo, lines
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from snapreport.commands.shared import ValuesType
+from snapreport.commands.options import ValuesType
 from snapreport.findings.gate_rules import FAILING_KINDS, Growth
 from snapreport.sizes import parse_size
 

@@ -10,18 +10,14 @@ import click
 from msgspec import UNSET
 
 from snapreport import progress
-from snapreport.commands.shared import (
-    check_inputs,
+from snapreport.commands.inputs import check_inputs, is_job_path, load_all, pipe_safe, report_unlinked
+from snapreport.commands.options import (
     expanded_paths,
     force_option,
-    is_job_path,
     link_options,
-    load_all,
     max_memory_option,
-    pipe_safe,
     redact_options,
     redaction_of,
-    report_unlinked,
 )
 from snapreport.contracts import json_text
 from snapreport.output_file import check_output

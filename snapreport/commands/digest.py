@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING
 import click
 
 from snapreport import progress
-from snapreport.commands.shared import (
+from snapreport.commands.inputs import check_inputs, load_all, pipe_safe
+from snapreport.commands.options import (
     category_options,
-    check_inputs,
     force_option,
-    load_all,
     max_memory_option,
-    pipe_safe,
     redact_options,
     redact_prefix_option,
     redaction_only,

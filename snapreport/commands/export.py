@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from snapreport import plugins, progress
-from snapreport.commands.shared import (
+from snapreport.commands.inputs import load_all, pipe_safe
+from snapreport.commands.options import (
     category_options,
     device_option,
     expanded_paths,
     force_option,
-    load_all,
     max_memory_option,
-    pipe_safe,
     redact_options,
     redact_prefix_option,
     redaction_only,

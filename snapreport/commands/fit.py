@@ -5,14 +5,11 @@ from __future__ import annotations
 import click
 
 from snapreport import progress
-from snapreport.commands.shared import (
+from snapreport.commands.inputs import check_inputs, is_job_path, load_all, pipe_safe
+from snapreport.commands.options import (
     SizeType,
     ValuesType,
-    check_inputs,
     force_option,
-    is_job_path,
-    load_all,
-    pipe_safe,
     read_only_options,
     redaction_only,
     settings_option,

@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING
 import click
 
 from snapreport import progress
-from snapreport.commands.shared import (
-    check_inputs,
+from snapreport.commands.inputs import check_inputs, load_all, pipe_safe
+from snapreport.commands.options import (
     expanded_paths,
     force_option,
-    load_all,
     max_memory_option,
-    pipe_safe,
     redact_options,
     redact_prefix_option,
     redaction_only,

@@ -13,13 +13,13 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from snapreport import progress
-from snapreport.commands.shared import (
+from snapreport.commands.inputs import pipe_safe
+from snapreport.commands.options import (
     category_options,
     force_option,
     link_options,
     max_memory_option,
     page_options,
-    pipe_safe,
     redact_options,
     redaction_of,
 )

@@ -249,7 +249,7 @@ def _guarded(path: Path, action: Any) -> None:
 
 def _headline(path: Path) -> None:
     """The first line of what a report of the snapshot would say."""
-    from snapreport.commands.shared import load_all
+    from snapreport.commands.inputs import load_all
     from snapreport.report.summary import summarise
 
     for sentence in summarise(load_all([str(path)]), path.name).headline_text[:1]:
@@ -257,7 +257,7 @@ def _headline(path: Path) -> None:
 
 
 def _write_report(path: Path) -> None:
-    from snapreport.commands.shared import load_all
+    from snapreport.commands.inputs import load_all
     from snapreport.report.build import write_report
 
     name = path.name[: path.name.index(".")]

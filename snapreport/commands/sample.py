@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from snapreport.commands.shared import force_option
+from snapreport.commands.options import force_option
 from snapreport.output_file import cannot_write, check_output, output_file
 from snapreport.samples import SAMPLES, recordings
 from snapreport.terminal import echo, lines

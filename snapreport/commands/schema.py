@@ -6,7 +6,7 @@ import json
 
 import click
 
-from snapreport.commands.shared import pipe_safe
+from snapreport.commands.inputs import pipe_safe
 from snapreport.terminal import echo
 
 

@@ -9,20 +9,18 @@ import click
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from snapreport.commands.shared import (
+from snapreport.commands.inputs import load_all, pipe_safe, report_unlinked
+from snapreport.commands.options import (
     category_options,
     colour_option,
     device_option,
     expanded_paths,
     link_options,
-    load_all,
     max_memory_option,
     part_options,
-    pipe_safe,
     profile_option,
     redact_options,
     redaction_of,
-    report_unlinked,
 )
 from snapreport.terminal import echo
 

@@ -9,14 +9,8 @@ from typing import Any
 import click
 
 from snapreport import progress
-from snapreport.commands.shared import (
-    SizeType,
-    load_all,
-    pipe_safe,
-    read_only_options,
-    redaction_only,
-    settings_option,
-)
+from snapreport.commands.inputs import load_all, pipe_safe
+from snapreport.commands.options import SizeType, read_only_options, redaction_only, settings_option
 from snapreport.terminal import echo
 
 MANY_EVENTS = 200_000

@@ -117,7 +117,7 @@ def parse_settings(texts: Iterable[str], base: AllocatorSettings) -> AllocatorSe
             key, _, value = (word.strip() for word in part.partition(":"))
             if not value:
                 raise _error("pair", part=part)
-            base = _with(base, key, value)
+            base = _with_setting(base, key, value)
     return base
 
 
@@ -125,7 +125,7 @@ def _error(kind: str, **values: object) -> SettingsError:
     return SettingsError(sentence("setting_errors", kind, **values))
 
 
-def _with(base: AllocatorSettings, key: str, value: str) -> AllocatorSettings:
+def _with_setting(base: AllocatorSettings, key: str, value: str) -> AllocatorSettings:
     if key == "expandable_segments":
         if value not in ("True", "False"):
             raise _error("flag", key=key, value=value)

@@ -94,7 +94,7 @@ def job_tables(job: Job, note: str = "") -> JobTables:
             for outlier in job.outliers
         ],
         findings=[
-            (merged.finding.severity, _where(job, merged), merged.finding.title)
+            (merged.finding.severity, _place_text(job, merged), merged.finding.title)
             for merged in merged_findings(job)[:MOST_FINDINGS]
         ],
         failed=[
@@ -120,7 +120,7 @@ def _rank(job: Job, row: int) -> list[str]:
     ]
 
 
-def _where(job: Job, merged: MergedFinding) -> str:
+def _place_text(job: Job, merged: MergedFinding) -> str:
     where = where_found(job, merged)
     if merged.row is None or len(merged.rows) == 1:
         return where

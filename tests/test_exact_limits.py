@@ -17,7 +17,7 @@ from test_bad_input import GOOD
 import snapreport
 from snapreport.allocator import trace
 from snapreport.allocator.blocks import segment_size
-from snapreport.allocator.minimum import STEP, minimum_memory
+from snapreport.allocator.minimum import STEP, fits, minimum_memory
 from snapreport.allocator.model import CachingAllocator
 from snapreport.allocator.placement import Ascending
 from snapreport.allocator.settings import AllocatorSettings
@@ -82,6 +82,25 @@ def test_less_memory_that_suffices_is_the_minimum() -> None:
     assert least.memory == 16 * STEP and not least.monotone
     plain = minimum_memory(OnSomeMemory(*range(20, 41)), AllocatorSettings())
     assert plain.memory == 20 * STEP and plain.monotone
+    smallest = minimum_memory(OnSomeMemory(1, *range(3, 41)), AllocatorSettings())
+    assert smallest.memory == STEP and not smallest.monotone
+    assert minimum_memory(OnSomeMemory(*range(1, 41)), AllocatorSettings()).memory == STEP
+
+
+def test_what_fails_on_any_memory_has_no_minimum() -> None:
+    class Failing(OnSomeMemory):
+        def replay(self, settings: object, change: object, *, memory: Any, start: object) -> SimpleNamespace:
+            return SimpleNamespace(oom_event=None, failed=True, retries=3, peak_reserved=40 * STEP)
+
+    found = minimum_memory(Failing(), AllocatorSettings())
+    assert (found.memory, found.retries, found.monotone, found.unlimited) == (None, 0, True, 40 * STEP)
+    assert fits(Failing(), AllocatorSettings(), 50 * STEP) is None
+
+
+def test_retries_where_memory_suffices() -> None:
+    """A replay that runs out of memory ends there; one that would go on without a request has failed as well."""
+    on = OnSomeMemory(20)
+    assert [fits(on, AllocatorSettings(), amount * STEP) for amount in (19, 20, 21, 40)] == [None, 3, None, 3]
 
 
 def test_the_unfinished_step_of_the_recorder() -> None:

@@ -312,6 +312,12 @@ def test_patterns_of_growth(levels: list[int], status: str | None) -> None:
     assert (found.status if found else None) == status
 
 
+@pytest.mark.parametrize(("levels", "count"), [([0, 1, 2, 3, 4], 4), ([0, 1, 2, 3, 5], 5), ([0, 1, 2, 4], 4)], ids=str)
+def test_a_last_repetition_that_holds_two_steps_counts_twice(levels: list[int], count: int) -> None:
+    found = growth_of(np.array(levels) * 8, 8)
+    assert found is not None and (found.count, found.per_repetition) == (count, 8.0)
+
+
 @given(st.integers(-5, 5), st.integers(3, 90), st.integers(0, 1000))
 def test_theil_sen_is_exact_on_a_line_and_ignores_one_outlier(slope: int, count: int, where: int) -> None:
     values = np.arange(count) * slope + 7

@@ -16,8 +16,8 @@ from snapreport.report.time_lines import COST_NAMES
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.time_costs import run_causes
 
-MOST_INTERVALS = 30_000
-"""Of all devices of a file together."""
+MOST_INTERVALS = 500_000
+"""Of all devices of a file together. Each takes some 1.5 bytes of a report; the page draws as many as it has pixels."""
 MOST_ROWS = 32
 """Busiest threads, and busiest streams."""
 NAME = 160

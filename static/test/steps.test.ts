@@ -7,7 +7,7 @@ import type { DeviceData } from '../src/data/model'
 import type { DecodedBlob } from '../src/data/columns'
 import { setTimes } from '../src/data/on-demand'
 import { activityRows, readActivities } from '../src/steps/activities'
-import { runs, tracksOf } from '../src/steps/spans'
+import { nothing, runs, tracksOf } from '../src/steps/spans'
 import { stepsOf } from '../src/steps/steps'
 import { eventScale, timeScale } from '../src/views/shared/x-window'
 import { countOf } from '../src/views/timeline/span-text'
@@ -137,6 +137,30 @@ test('no span vanishes, however thin, and pieces do not overlap', () => {
     }
     assert.ok(pieces.length <= width, 'no more pieces than pixels')
   }
+})
+
+test('many kernels in a pixel are one piece, of which few are looked at', () => {
+  const many = 300_000
+  let looked = 0
+  const edge = (shift: number): Float64Array =>
+    new Proxy(new Float64Array(0), {
+      get: (_, key) => (looked++, Number(key) * 10 + shift),
+    })
+  const track = { ...nothing('kernel', ''), first: new Int32Array(many), last: new Int32Array(many) }
+  const kernels = { ...track, places: { from: edge(0), to: edge(9) } }
+  const d = info({ events: 10 * many })
+  const whole = { x0: 0, x1: 10 * many }
+  const pieces = piecesOf(kernels, eventScale(d), whole, 900)
+  assert.ok(looked < 900 * 100, `${looked}`)
+  assert.equal(pieces[0].from, 0)
+  assert.equal(pieces[pieces.length - 1].to, many - 1)
+  assert.ok(pieces.every((piece, i) => i === 0 || piece.from === pieces[i - 1].to + 1))
+  const close = piecesOf(kernels, eventScale(d), { x0: 1000, x1: 1100 }, 900)
+  assert.deepEqual(
+    close.map(({ from, to }) => [from, to]),
+    Array.from({ length: 11 }, (_, i) => [100 + i, 100 + i]),
+    'single ones',
+  )
 })
 
 /** A clock with a long pause in its middle, of which the axis keeps a fiftieth. */

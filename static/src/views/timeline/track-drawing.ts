@@ -141,6 +141,7 @@ export function edgesOf(track: Track, i: number, scale: AxisScale): [number, num
 export function piecesOf(track: Track, scale: AxisScale, window: { x0: number; x1: number }, width: number): Piece[] {
   const pieces: Piece[] = []
   const toPixel = (x: number): number => ((x - window.x0) / (window.x1 - window.x0)) * width
+  const toAxis = (pixel: number): number => window.x0 + (pixel / width) * (window.x1 - window.x0)
   const count = track.first.length
   let merging = false
   for (let i = firstReaching(track, scale, window.x0); i < count; i++) {
@@ -155,6 +156,8 @@ export function piecesOf(track: Track, scale: AxisScale, window: { x0: number; x
       before.to = i
       before.x1 = Math.max(before.x1, x1)
       merging = true
+      // All that end within the next pixel are merged, too: the last of them is next, not each of a million kernels.
+      i = Math.max(i, firstReaching(track, scale, toAxis(before.x1 + 1), i + 1) - 2)
       continue
     }
     // A span that was widened to be visible gives way to one that really begins there.
@@ -165,7 +168,7 @@ export function piecesOf(track: Track, scale: AxisScale, window: { x0: number; x
   return pieces
 }
 
-/** The first span that ends at or after a place: ends ascend within a row. */
-function firstReaching(track: Track, scale: AxisScale, x: number): number {
-  return firstWhere(0, track.first.length, (span) => edgesOf(track, span, scale)[1] >= x)
+/** The first span, of those from `from` on, that ends at or after a place: ends ascend within a row. */
+function firstReaching(track: Track, scale: AxisScale, x: number, from = 0): number {
+  return firstWhere(from, track.first.length, (span) => edgesOf(track, span, scale)[1] >= x)
 }

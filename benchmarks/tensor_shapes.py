@@ -50,12 +50,12 @@ def measure(path: Path, folder: Path) -> dict[str, int]:
     raw.pop("snapreport", None)
     bare = folder / "bare.pickle"
     bare.write_bytes(pickle.dumps(raw))
-    told = inferred_shapes(snapreport.load(bare).timeline(0).allocations)
+    inferred = inferred_shapes(snapreport.load(bare).timeline(0).allocations)
     truth = snapreport.load(path).timeline(0).allocations
-    table = truth.select("size", "shape", told=told).drop_nulls("shape")
-    said = table.drop_nulls("told")
+    table = truth.select("size", "shape", inferred=inferred).drop_nulls("shape")
+    said = table.drop_nulls("inferred")
     last = pl.concat_str(pl.lit("*x"), pl.col("shape").str.extract(r"(\d+)$"))
-    right = said.filter(pl.col("told") == last)
+    right = said.filter(pl.col("inferred") == last)
     return {"known": int(table["size"].sum()), "said": int(said["size"].sum()), "right": int(right["size"].sum())}
 
 

@@ -143,23 +143,10 @@ function byFrame(
   query: (text: string) => string,
   short: (top: Frame) => string,
 ): Groups {
-  const texts: string[] = []
-  const names: string[] = []
-  const numbers = new Map<string, number>()
-  const groupOf = new Int32Array(stacks.count).fill(-1)
-  // Only stacks that occur: a report of many devices holds those of all.
-  const of = Int32Array.from(data.stack, (stack) => {
-    if (groupOf[stack] < 0) {
-      const text = textOf(stack)
-      let number = numbers.get(text)
-      if (number === undefined) {
-        numbers.set(text, (number = texts.push(text) - 1))
-        const top = stacks.top(stack)
-        names.push(top ? short(top) : '')
-      }
-      groupOf[stack] = number
-    }
-    return groupOf[stack]
+  const { texts, stacksOf, of } = numbered(data, stacks, textOf)
+  const names = stacksOf.map(([first]) => {
+    const top = stacks.top(first)
+    return top ? short(top) : ''
   })
   return {
     count: texts.length,
@@ -170,18 +157,22 @@ function byFrame(
   }
 }
 
-/** Operators that the stacks show; the query of one lists its stacks. */
-function byOperator(data: DeviceData, stacks: Stacks): Groups {
-  const names: string[] = []
-  const stacksOf: number[][] = []
+/** Allocations by a text of their stacks: `of` each the number of its text, and the stacks of each text. */
+function numbered(
+  data: DeviceData,
+  stacks: Stacks,
+  textOf: (stack: number) => string,
+): { texts: string[]; stacksOf: number[][]; of: Int32Array } {
   const numbers = new Map<string, number>()
+  const stacksOf: number[][] = []
   const groupOf = new Int32Array(stacks.count).fill(-1)
+  // Only stacks that occur: a report of many devices holds those of all.
   const of = Int32Array.from(data.stack, (stack) => {
     if (groupOf[stack] < 0) {
-      const name = stacks.called(stack)
-      let number = numbers.get(name)
+      const text = textOf(stack)
+      let number = numbers.get(text)
       if (number === undefined) {
-        numbers.set(name, (number = names.push(name) - 1))
+        numbers.set(text, (number = numbers.size))
         stacksOf.push([])
       }
       stacksOf[number].push(stack)
@@ -189,6 +180,12 @@ function byOperator(data: DeviceData, stacks: Stacks): Groups {
     }
     return groupOf[stack]
   })
+  return { texts: [...numbers.keys()], stacksOf, of }
+}
+
+/** Operators that the stacks show; the query of one lists its stacks. */
+function byOperator(data: DeviceData, stacks: Stacks): Groups {
+  const { texts: names, stacksOf, of } = numbered(data, stacks, (stack) => stacks.called(stack))
   return {
     count: names.length,
     of,

@@ -29,6 +29,8 @@ remedy-times
 recording
         cost of recording a program with CUDA, or over the driver of tests/fakecuda (``SNAPREPORT_FAKE_TORCH``): time
         per step, host memory per million events, snapshots written by pickle.dump and streamed
+clocks  times of the memory recorder and of the profiler beside the program's own, alone and beside busy loops, over the
+        driver of tests/fakecuda and on the CPU
 modules
         programs recorded over the driver of tests/fakecuda: share of bytes whose module, name and shape are right, and
         whether memory_stats are those without recording; names of programs may be given
@@ -75,6 +77,7 @@ from typing import Any
 
 from benchmarks import (
     categories,
+    clocks,
     findings,
     fit,
     fit_remedies,
@@ -295,6 +298,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     "fit": of_fit,
     "leaks": of_rows(lambda run: leaks.measure(run.keep), leaks.table),
     "recording": of_rows(lambda _: recording.measure(), recording.table),
+    "clocks": of_rows(lambda run: clocks.measure(run.folder), clocks.table),
     "modules": lambda run: {"rows": modules.run_all(run.names)},
     "layers": lambda run: {"rows": layers.run_all(run.names)},
     "operators": lambda run: {"rows": operators.run_all(run.keep, run.names)},

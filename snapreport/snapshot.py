@@ -312,10 +312,11 @@ def load(
     own = None if rules is None else load_rules(rules)
     snapshot = Snapshot(open_recording(path), own, inference=inference)
     recording = snapshot.recording
+    all_events = [device.events for device in recording.devices.values()]
     if profile is None:
-        recording.profile = profile_beside(os.fspath(path), recording.recorder)
+        recording.profile = profile_beside(os.fspath(path), recording.recorder, all_events)
     else:
-        recording.profile = RunProfile(os.fspath(profile))
+        recording.profile = RunProfile(os.fspath(profile), all_events)
         if recording.profile.activities is None:
             raise SnapshotError(recording.profile.problem)
     is_whole = events is None and last is None and steps is None

@@ -57,7 +57,7 @@ def test_profiled_steps(torch_cuda: FakeTorch, tmp_path: Path, steps: tuple[int,
     assert counted[0] == counted[1] and counted[0]["allocation.all.allocated"] > 0
     assert [one["profile"] for one in own] == [None, TRACE]
     time = stats(tmp_path / "run" / SNAPSHOT)["time"]
-    assert time["trace"] == TRACE and time["matched"] > 50 and time["clock_error_us"][0] < 50
+    assert time["trace"] == TRACE and time["matched"] > 50 and max(time["clock_error_us"]) < 50
     assert "time" not in stats(tmp_path / "plain" / SNAPSHOT)
     (only,) = cli.in_process("stats", *sorted((tmp_path / "run").iterdir()), "--json").json["snapshots"]
     assert only["file"] == SNAPSHOT

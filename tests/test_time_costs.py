@@ -83,7 +83,8 @@ def test_costs_by_hand(tmp_path: Path) -> None:
         "torch.save": (1, 240, 0),
     }  # fmt: skip
     assert {one["cause"]: one["bytes"] for one in time["costs"] if "bytes" in one} == {"copies to the host": 3 << 20}
-    assert (time["matched"], time["clock_error_us"]) == (4, [0.5, 0.5]) and time["duration_us"] == 8510
+    assert (time["matched"], time["clock_error_us"], time["clock_shift_us"]) == (4, [0, 0], 0)
+    assert time["duration_us"] == 8510
     assert [one["duration_us"] for one in time["steps"]][1:3] == [1000, 4000]
     assert [len(one["costs"]) for one in time["steps"]] == [0, 0, 4, 0][: len(time["steps"])]
     text = " ".join(cli.in_process("stats", snapshot, "--profile", trace).out.split())
@@ -139,4 +140,4 @@ def test_recomputation_of_a_program(torch_cuda: FakeTorch, tmp_path: Path, reent
     time = cli.in_process("stats", files[0], "--profile", files[1], "--json").json["snapshots"][0]["time"]
     [cost] = [one for one in time["costs"] if one["cause"] == "recomputation"]
     assert cost["count"] == own["recomputed"] and 0 < cost["host_us"] <= own["recomputed_us"]
-    assert time["matched"] > 100 and time["clock_error_us"][0] < 50
+    assert time["matched"] > 100 and max(time["clock_error_us"]) < 50

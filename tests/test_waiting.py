@@ -18,6 +18,7 @@ ALLOWED = {
     "waiting.py": "the one place that waits",
     "fakecuda/build.py": "prints how long a build took",
     "fakecuda/programs/categories.py": "keeps what it notes apart from what it does next by some microseconds",
+    "fakecuda/programs/clocks.py": "lets the time of day go on between its readings",
     "fakecuda/programs/device_memory.py": "looks once a millisecond whether the recorder has taken a sample",
     "fakecuda/programs/profiled_checkpoints.py": "notes how long what a checkpoint runs again took",
     "test_recorder_dump.py": "gives the dump a limit that is over",

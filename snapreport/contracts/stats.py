@@ -211,13 +211,15 @@ class StepTime(Struct, forbid_unknown_fields=True):
 
 class TimeCosts(Struct, forbid_unknown_fields=True):
     """What a ``torch.profiler`` trace of the same run says about time. ``matched``: allocations that both have;
-    ``clock_error_us``: median and largest distance of their times, null without any; ``has_calls``: whether it has
-    calls of the CUDA runtime, without which only recomputation is known.
+    ``clock_shift_us``: added to its times, so that those allocations have the snapshot's times; ``clock_error_us``: how
+    far they are apart then, in the median, and in the median of those 20 in a row that are farthest apart, null without
+    any; ``has_calls``: whether it has calls of the CUDA runtime, without which only recomputation is known.
     """
 
     trace: str
     matched: Count
     clock_error_us: list[float] | None
+    clock_shift_us: int
     duration_us: Count
     has_calls: bool
     costs: list[TimeCost]

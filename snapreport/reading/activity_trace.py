@@ -2,7 +2,7 @@
 
 Its times are ``baseTimeNanoseconds`` plus ``ts`` (µs), in ns since 1970 (``ChromeTraceBaseTime`` of libkineto,
 which PyTorch links). The memory recorder's ``time_us`` come from the same counter of the processor by the
-same conversion, ``c10::ApproximateClockToUnixTimeConverter``, so that no shift has to be found.
+same conversion, ``c10::ApproximateClockToUnixTimeConverter``, with readings of its own (``clock_alignment.py``).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from snapreport.reading.profiler_columns import MEMORY, OPERATORS, PYTHON, Event, integers, nanoseconds
 
@@ -42,6 +42,14 @@ class ActivityTrace(Struct, frozen=True, eq=False):
     name: str
     intervals: pl.DataFrame
     allocations: pl.DataFrame
+
+    def moved(self, shift_ns: int) -> ActivityTrace:
+        """All of it so much later."""
+        return structs.replace(
+            self,
+            intervals=self.intervals.with_columns(pl.col("begin", "end") + shift_ns),
+            allocations=self.allocations.with_columns(pl.col("time") + shift_ns),
+        )
 
 
 def activity_trace(events: list[Event], base_ns: int, name: str) -> ActivityTrace:

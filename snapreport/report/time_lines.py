@@ -13,6 +13,8 @@ from snapreport.terminal import aligned, visible
 LONG = 1.2
 """Times the median of all steps that a step takes to be called long."""
 FEWEST_STEPS = 3
+LEAST_SHIFT_US = 10
+"""A smaller one of the clocks is not said."""
 _UNITS = {
     "recomputation": "segment", "cudaMalloc": "call", "empty_cache": "call", "retry": "call", "cudaFree": "call",
     "copies to the host": "copy", "copies to the device": "copy", "torch.save": "call",
@@ -39,13 +41,7 @@ def time_lines(costs: TimeCosts) -> list[str]:
 
 def time_table(costs: TimeCosts) -> TimeTable:
     """A title, how well both clocks agree, a table of causes, and what the longest step had more of."""
-    error = (
-        f"allocations of both are {costs.clock_error_us[0]:.1f} µs apart (median of {count_text(costs.matched)}), "
-        f"{costs.clock_error_us[1]:.1f} µs at most"
-        if costs.clock_error_us
-        else "it has no memory events, so the clocks were not compared"
-    )
-    title = f"Time in {visible(costs.trace)}: {duration_text(costs.duration_us)}; {error}"
+    title = f"Time in {visible(costs.trace)}: {duration_text(costs.duration_us)}; {_clocks(costs)}"
     has_device = any(one.device_us is not None for one in costs.costs)
     rows = [["", "", "host", "of the trace", *(["device"] if has_device else [])]]
     rows += [
@@ -65,6 +61,19 @@ def time_table(costs: TimeCosts) -> TimeTable:
         nothing = "Nothing in it was caused by memory: no allocation, copy or recomputation."
         sentences.append(nothing if costs.has_calls else "Nothing in it is computed again for a checkpoint.")
     return TimeTable(title, rows if costs.costs else [], sentences)
+
+
+def _clocks(costs: TimeCosts) -> str:
+    """How well the times of both fit."""
+    if not costs.clock_error_us:
+        return "it has no memory events of the snapshot, so the clocks were not compared"
+    median, largest = costs.clock_error_us
+    shift = costs.clock_shift_us
+    moved = f", moved by {duration_text(abs(shift))}" if abs(shift) >= LEAST_SHIFT_US else ""
+    return (
+        f"its clock is the snapshot's{moved}, within {max(median, largest):.1f} µs by "
+        f"{plural(costs.matched, 'allocation')}"
+    )
 
 
 def _counted(cost: TimeCost) -> str:

@@ -11,6 +11,7 @@ from msgspec import UNSET, Struct
 from snapreport.contracts.stats import StepTime, TimeCause, TimeCost, TimeCosts
 from snapreport.errors import SnapshotError
 from snapreport.reading.activity_trace import COPY, KERNEL, OPERATOR, RUNTIME, SAVE, ActivityTrace
+from snapreport.reading.clock_alignment import Alignment
 from snapreport.timeline.annotations import clock_of
 from snapreport.timeline.interface import Timeline
 
@@ -29,7 +30,11 @@ _COPIES: dict[TimeCause, str] = {"copies to the host": "DtoH", "copies to the de
 def run_costs(timelines: Sequence[Timeline]) -> TimeCosts | None:
     """What memory costs in time, by the trace of the same run; None without one. ``timelines``: of all devices."""
     profile = timelines[0].recording.profile if timelines else None
-    return None if profile is None else profile.remember("costs", lambda trace: time_costs(timelines, trace))
+    return (
+        None
+        if profile is None
+        else profile.remember("costs", lambda trace: time_costs(timelines, trace, profile.alignment))
+    )
 
 
 def run_causes(timelines: Sequence[Timeline]) -> pl.DataFrame | None:
@@ -42,7 +47,7 @@ def run_causes(timelines: Sequence[Timeline]) -> pl.DataFrame | None:
     )
 
 
-def time_costs(timelines: Sequence[Timeline], trace: ActivityTrace) -> TimeCosts:
+def time_costs(timelines: Sequence[Timeline], trace: ActivityTrace, alignment: Alignment) -> TimeCosts:
     """Raises :class:`SnapshotError` for the trace of another run, whose times and those of the events do not meet."""
     clocks = [clock for one in timelines if len(one.events) and (clock := clock_of(one.events)) is not None]
     intervals = trace.intervals
@@ -52,28 +57,17 @@ def time_costs(timelines: Sequence[Timeline], trace: ActivityTrace) -> TimeCosts
     first, last = min(clock[0] for clock in clocks), max(clock[-1] for clock in clocks)
     if begin // 1000 > last or end // 1000 < first:
         raise SnapshotError(f"{trace.name}: a trace of another time than the snapshot's: not of the same run")
-    distance = _distance(timelines, trace)
     causes = _by_reason(_causes(intervals), timelines)
     return TimeCosts(
         trace=trace.name,
-        matched=len(distance),
-        clock_error_us=[round(float(np.median(distance)), 2), float(distance.max())] if len(distance) else None,
+        matched=alignment.matched,
+        clock_error_us=list(alignment.error_us) if alignment.error_us else None,
+        clock_shift_us=alignment.shift_ns // 1000,
         duration_us=int(end - begin) // 1000,
         has_calls=bool((intervals["kind"] == RUNTIME).any()),
         costs=_sums(causes),
         steps=_steps(timelines, causes, int(begin), int(end)),
     )
-
-
-def _distance(timelines: Sequence[Timeline], trace: ActivityTrace) -> np.ndarray:
-    """Float64 µs from each allocation that the profiler has to the nearest one of its address in the snapshot."""
-    events = pl.concat([one.events.filter(pl.col("action").cast(pl.String) == "alloc") for one in timelines])
-    own = events.select("addr", "time_us", time=pl.col("time_us") * 1000).drop_nulls().sort("time")
-    near = trace.allocations.join_asof(own, on="time", by="addr", strategy="nearest", check_sortedness=False)
-    found = near.drop_nulls("time_us")
-    distance: np.ndarray = np.abs(found["time"].to_numpy() / 1000 - found["time_us"].to_numpy())
-    # One that the ring buffer has lost, or that was allocated outside of it, is nearest to another one.
-    return distance[distance < 1000]
 
 
 def _causes(intervals: pl.DataFrame) -> pl.DataFrame:

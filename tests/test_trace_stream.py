@@ -127,6 +127,19 @@ def test_frames_that_blocks_and_traces_share() -> None:
     assert_equal(diverted(pickled)[0], plain(pickled))
 
 
+def test_frames_of_their_own_in_each_list() -> None:
+    """As in a file that was JSON: first few, then most, then few of the frames are dicts that no other list has."""
+    frames = [{"filename": f"f{i}.py", "line": i, "name": f"g{i}"} for i in range(300)]
+    shared = [entry(i, [frames[(i * i + 7 * j) % 300] for j in range(9)]) for i in range(40_000)]
+    separate = [
+        one | {"frames": [dict(frame) for frame in one["frames"]]} if 8_000 < i < 24_000 else one
+        for i, one in enumerate(shared)
+    ]
+    recording, other = (plain(pickle.dumps({"segments": [], "device_traces": [one]}, 4)) for one in (shared, separate))
+    assert len(recording.frames) == len({(i * i + 7 * j) % 300 for i in range(300) for j in range(9)})
+    assert_equal(other, recording)
+
+
 @pytest.mark.parametrize(
     "raw",
     [

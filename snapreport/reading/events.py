@@ -228,7 +228,9 @@ class EventReader:
         n = len(values)
         if is_pool(values[0]) and all_same(values):  # there is usually only one pool
             values = values[:1]
-        elif not are_pools(values):
+        elif set(map(type, values)) == {list} and set(map(len, values)) == {2}:  # of a file that was JSON
+            values = list(map(tuple, values))
+        if not are_pools(values):
             values = [tuple(value) if type(value) is list else value for value in values]
             for row, value in enumerate(values):
                 pool_name(value, where(row), key)

@@ -29,6 +29,7 @@ _LONG = 24  # frames of a list that is worth emptying: 100 ns for 8 bytes a fram
 _RECALL_COST, _NEW_COST, _AT_ONCE_COST = (800, 30), (1500, 100), (150, 25)
 _FIRST_PATIENCE, _MOST_PATIENCE = 8, 64  # chunks at once before the other way is tried again
 _MOST_AT_ONCE = 1 << 16  # frames: what fits into the processor's cache
+_TRIED = 256  # lists of a chunk in order, before its others go the way that these say
 
 
 class StackInterner:
@@ -62,11 +63,14 @@ class StackInterner:
         interned, except for a mark that names the stack.
         """
         if self._at_once:
-            self._at_once -= 1
             codes = self._codes_at_once(lists, where)
+            self._at_once -= 1
         else:
-            codes = self._codes_in_order(lists, where)
+            codes = self._codes_in_order(lists[:_TRIED], where)
             self._choose(codes)
+            if rest := lists[_TRIED:]:
+                way = self._codes_at_once if self._at_once else self._codes_in_order
+                codes = np.concatenate([codes, way(rest, lambda row: where(_TRIED + row))])
         if release and self._deepest >= _LONG * NUMBER.itemsize:
             self._release(lists, codes)
         return codes

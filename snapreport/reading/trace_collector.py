@@ -13,9 +13,9 @@ from snapreport.reading.events import Codes, EventReader
 from snapreport.reading.frame_table import StackMark
 from snapreport.reading.parsed_entries import EMPTY_STACK, NO_STACK, GrowingTable, ParsedEntries
 
-# Dicts to turn into columns at once: some 4 MB, in which the calls for each column take little. With 1,000, which the
-# unpickler appends at a time, collecting took a third longer.
-_ENOUGH = 4_000
+# Dicts to turn into columns at once: some 2 MB. With 1,000, which the unpickler appends at a time, the calls for each
+# column took a tenth more of the whole; 4,000 with frames of their own do not fit into the processor's cache.
+_ENOUGH = 2_000
 
 
 class TraceCollector:

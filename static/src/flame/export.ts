@@ -84,7 +84,7 @@ export function speedscopeJson(tree: FlameTree, node: Node, names: ExportNames, 
     return { sample: keys.length ? keys.map(frameIndex) : [noStack], value, loss }
   })
   const { measure, loss } = tree.weights
-  const unit = ['live', 'allocated', 'growth'].includes(measure) ? 'bytes' : 'none'
+  const unit = ['live', 'allocated', 'growth', 'reserved'].includes(measure) ? 'bytes' : 'none'
   const profile = (name: string, weight: 'value' | 'loss') => {
     const rows = paths.filter((path) => path[weight] > 0)
     const weights = rows.map((path) => path[weight])

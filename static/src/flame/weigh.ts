@@ -2,11 +2,22 @@
 
 import type { DeviceData } from '../data/model'
 
-export const MEASURES = ['live', 'events', 'seconds', 'count', 'allocated', 'allocations', 'growth', 'diff'] as const
+export const MEASURES = [
+  'live',
+  'events',
+  'seconds',
+  'count',
+  'allocated',
+  'allocations',
+  'growth',
+  'reserved',
+  'diff',
+] as const
 /**
  * live: bytes live at the moment · events, seconds: those bytes times the lifetime of their allocation within the trace ·
  * count: allocations live at the moment · allocated, allocations: bytes and number of all allocations made in the trace ·
- * growth: bytes live at the moment less those live at another · diff: bytes live at a moment less those live in another
+ * growth: bytes live at the moment less those live at another ·
+ * reserved: bytes of segments at the moment, by the stack that made PyTorch ask the driver for them · diff: bytes live at a moment less those live in another
  * snapshot at the corresponding moment.
  */
 export type Measure = (typeof MEASURES)[number]

@@ -59,6 +59,11 @@ export function isOfTrace(measure: Measure): boolean {
   return measure === 'allocated' || measure === 'allocations' || measure === 'diff'
 }
 
+/** Measures whose weights are sums over allocations, which have categories and match queries. */
+export function isOfAllocations(measure: Measure): boolean {
+  return !isDifference(measure) && measure !== 'reserved'
+}
+
 /** Measures with gains and losses. */
 export function isDifference(measure: Measure): boolean {
   return measure === 'growth' || measure === 'diff'

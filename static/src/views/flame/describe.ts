@@ -18,6 +18,7 @@ export const MEASURE_NAMES: Record<Measure, string> = {
   allocated: 'Bytes allocated in the trace',
   allocations: 'Allocations in the trace',
   growth: 'Growth between two moments',
+  reserved: 'Reserved bytes, by who caused cudaMalloc',
   diff: 'Difference to the other snapshot',
 }
 
@@ -131,6 +132,7 @@ function titleOf(cell: Cell, frame: Frame | null, above: Frame | null): string {
 }
 
 function countOf({ count }: Cell, measure: Measure): string {
+  if (measure === 'reserved') return plural(count, 'segment')
   if (!isDifference(measure)) return plural(count, 'allocation')
   return count === 0
     ? 'as many allocations'
@@ -153,10 +155,12 @@ export function describeTotal(tree: FlameTree, all: Sum, from: number, context: 
     )
   } else if (measure === 'allocated' || measure === 'allocations') {
     parts.push(`${formatAmount(all.value, measure)} over the whole trace`)
+  } else if (measure === 'reserved') {
+    parts.push(`${formatAmount(all.value, measure)} reserved`, plural(all.count, 'segment'))
   } else {
     parts.push(`${formatAmount(all.value, measure)} live`)
   }
-  if (!isDifference(measure) && measure !== 'count' && measure !== 'allocations')
+  if (!isDifference(measure) && measure !== 'count' && measure !== 'allocations' && measure !== 'reserved')
     parts.push(plural(all.count, 'allocation'))
   parts.push(plural(tree.rows, 'stack'))
   if (matchedTotal !== null) {
@@ -176,6 +180,7 @@ export function explainEmpty(measure: Measure, { data, baseline }: ViewContext):
     return baseline
       ? 'Nothing is allocated in either snapshot at this moment.'
       : 'The comparison is shown with the device of the later snapshot: choose it above.'
+  if (measure === 'reserved') return 'Nothing is reserved at this moment.'
   if (data.N === 0) return 'This device has no allocations.'
   if (measure === 'seconds' && !data.clockUs)
     return 'Recorded without times, or they are not read yet: lifetimes in seconds need them.'

@@ -104,7 +104,10 @@ export class FlameView implements View {
     const goTo = (depth: number) => this.focusOn(model.focus!.stack, depth)
     if (model.middle) this.showMiddle(model.middle)
     else renderCrumbs(this.crumbs, model.tree, model.focus, model.frame, goTo, this.without.element)
-    const query = model.focus && queryBelow(model.tree, model.focus.stack, model.focus.node.depth)
+    const query =
+      model.focus && choices.measure !== 'reserved'
+        ? queryBelow(model.tree, model.focus.stack, model.focus.node.depth)
+        : null
     this.without.render(query, 'Without this stack', context.info, context.data, context.stacks)
     const empty = model.scale === 0 ? '. The focused frame holds nothing at this moment' : ''
     this.note.textContent = describeTotal(model.tree, model.all, choices.from, context) + empty
@@ -220,7 +223,10 @@ export class FlameView implements View {
     const { tree } = model
     const frame = frameOf(tree, cell, model.frame)
     if (!frame) return
-    const below = model.middle ? null : queryBelow(tree, tree.stack(cell.inner.low), cell.depth)
+    const below =
+      model.middle || model.choices.measure === 'reserved'
+        ? null
+        : queryBelow(tree, tree.stack(cell.inner.low), cell.depth)
     openMenu(
       [
         { label: `Callers and callees of ${frame.name || '?'}`, run: () => this.showCallersOf(model, cell) },

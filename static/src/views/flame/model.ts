@@ -1,6 +1,7 @@
 // From the context of a view to the cells of a picture, each step cached until something that it depends on changes: the
 // sorted paths (per device), the weights (per moment), the tree, the layout (per width).
 
+import { reservedByStack, reservingStacks } from '../../allocator/reserved-by-stack'
 import type { Frame, StackTrie } from '../../data/model'
 import type { ExportNames } from '../../flame/export'
 import { type FlameLayout, layoutFlame, weightOf } from '../../flame/layout'
@@ -9,7 +10,7 @@ import { FlameTree, type Node, type Sum } from '../../flame/tree'
 import { weigh, weighDifference } from '../../flame/weigh'
 import { Memo } from '../memo'
 import type { ViewContext } from '../view'
-import { type Choices, isDifference, isOfTrace, type Place, readChoices } from './choices'
+import { type Choices, isOfAllocations, isOfTrace, type Place, readChoices } from './choices'
 import { Mixes, MOST_KEYS } from './mixes'
 
 /** Narrower cells are joined, in pixels. */
@@ -60,8 +61,9 @@ export class FlameModels {
     const trie = this.tries.get([stacks], () => stacks.trie)
     const other = measure === 'diff' ? context.baseline : null
     if (measure === 'diff' && !other) return null
-    const used = this.used.get([data, stacks, other?.before], () =>
-      usedStacks(stacks.count, data.stack, other?.before.stack),
+    const others = measure === 'reserved' ? reservingStacks : null
+    const used = this.used.get([data, stacks, other?.before, others], () =>
+      usedStacks(stacks.count, others ? others(data) : data.stack, other?.before.stack ?? []),
     )
     const middle = choices.middle && frameAt(trie, choices.middle)
     const root = middle === null ? choices.root : this.side === 'callers' ? 'leaf' : 'root'
@@ -75,7 +77,9 @@ export class FlameModels {
       const mask = matches?.mask ?? null
       const weights = other
         ? weighDifference(data, stacks.count, other, mask)
-        : weigh(data, stacks.count, measure, at, since, mask)
+        : measure === 'reserved'
+          ? { measure, ...reservedByStack(data, stacks.count, at), loss: null, matched: null, matchedTotal: null }
+          : weigh(data, stacks.count, measure, at, since, mask)
       const tree = new FlameTree(paths, weights)
       return { tree, all: tree.sum(0, tree.rows) }
     })
@@ -93,7 +97,7 @@ export class FlameModels {
       return { focus, layout, scale }
     })
     const frame = (id: number): Frame => trie.frame(id)
-    const isMixed = colouring.by !== 'stack' && colouring.count <= MOST_KEYS && !isDifference(measure)
+    const isMixed = colouring.by !== 'stack' && colouring.count <= MOST_KEYS && isOfAllocations(measure)
     return {
       choices,
       trie,
@@ -113,11 +117,10 @@ export class FlameModels {
   }
 }
 
-/** Stacks of the allocations of a device, or of two, ascending. */
-function usedStacks(count: number, stack: ArrayLike<number>, other?: ArrayLike<number>): Int32Array {
+/** The stacks that occur, ascending. */
+function usedStacks(count: number, ...of: Iterable<number>[]): Int32Array {
   const seen = new Uint8Array(count)
-  for (let id = 0; id < stack.length; id++) seen[stack[id]] = 1
-  for (let id = 0; other && id < other.length; id++) seen[other[id]] = 1
+  for (const stacks of of) for (const stack of stacks) seen[stack] = 1
   let used = 0
   for (let s = 0; s < count; s++) used += seen[s]
   const ids = new Int32Array(used)

@@ -1,8 +1,7 @@
 """The optional parts of a report, in the order in which a size limit removes them.
 
-The stored picture is first, since the page can draw it from the columns. Then follow columns, the least important
-first. Never removed: every allocation with its size, birth, end, stack and category, and so all totals, the peak, and
-its stacks.
+The least important is first. Never removed: every allocation with its size, birth, end, stack and category, and so all
+totals, the peak, and its stacks.
 """
 
 from __future__ import annotations

@@ -60,6 +60,19 @@ def test_blocks_of_just_max_split_size_are_released_first(limit: int, left: int)
     assert model.reserved == (50 + left) * MIB and model.retries == int(left == 0)
 
 
+@pytest.mark.parametrize(("limit", "given"), [(32, 36), (38, 32)])
+def test_requests_of_just_max_split_size_split_no_block(limit: int, given: int) -> None:
+    """`should_split`: from it on a cached block is given whole; below it the rest of the block is left for others."""
+    model = CachingAllocator(Ascending(100 * MIB), AllocatorSettings(max_split_size=limit * MIB))
+    pools = model.pair(None)
+    cached = model.allocate(36 * MIB, 0, pools)
+    assert cached is not None
+    model.free_block(cached)
+    block = model.allocate(32 * MIB, 0, pools)
+    assert block is not None
+    assert (block.size, model.reserved) == (given * MIB, 36 * MIB)
+
+
 class OnSomeMemory:
     """A trace that runs on these amounts of memory alone, in steps."""
 

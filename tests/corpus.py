@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 REAL = Path(os.environ.get("SNAPREPORT_REAL_SNAPSHOTS", ROOT.parent / "shared" / "snapshots"))
 SAMPLES = ROOT / "snapreport" / "samples"
+NODE_MODULES = Path(os.environ.get("SNAPREPORT_NODE_MODULES", ROOT / "static" / "node_modules"))
 WITNESSES = ROOT / "tests" / "recordings" / "witnesses"
 NO_REAL = "no real snapshots at ../shared/snapshots: only generated ones were tested"
 # Every preset of the generator, cut to what the oracle replays in a second, and cases that the presets lack.

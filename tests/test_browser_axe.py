@@ -4,7 +4,6 @@ colours, and in a small window with its menu open; and every target is at least 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from snapreport.findings.diff import diff
 from snapreport.report.build import write_diff
 
 # tests/run.py names the one that it has installed; in development it is where `npm ci` puts it.
-AXE = Path(os.environ.get("SNAPREPORT_AXE", corpus.ROOT / "static" / "node_modules" / "axe-core" / "axe.min.js"))
+AXE = corpus.NODE_MODULES / "axe-core" / "axe.min.js"
 VIEWS = ("timeline", "segments", "reserved", "flame", "xray", "table", "events", "summary")
 LOOKS: dict[str, dict[str, Any]] = {
     "light": {"color_scheme": "light"},

@@ -442,7 +442,9 @@ def test_reserved_memory_is_that_of_the_exporter(flame: Callable[..., Flame], na
                     node = expected.setdefault(path[:depth], flame_oracle.Node())
                     node.value, node.count = node.value + size, node.count + count
             if not expected[()].count:
-                assert (page.debug() or {"all": {"value": 0}})["all"]["value"] == 0  # a device without memory has no view
+                assert (page.debug() or {"all": {"value": 0}})["all"][
+                    "value"
+                ] == 0  # a device without memory has no view
                 continue
             same(page.nodes(), expected)
             assert page.words().startswith(f"{bytes_text(int(expected[()].value))} reserved, ")

@@ -14,7 +14,7 @@ from served import served
 
 import snapreport
 
-SPEEDSCOPE = corpus.ROOT / "static" / "node_modules" / "speedscope" / "dist" / "release"
+SPEEDSCOPE = corpus.NODE_MODULES / "speedscope" / "dist" / "release"
 ROWS = "[...document.querySelectorAll('tr')].map(row => [...row.cells].map(cell => cell.innerText.trim()))"
 # The bar of a function's own bytes is as wide as its share of all.
 OWN = """[...document.querySelectorAll('tr')]

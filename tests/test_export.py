@@ -177,7 +177,7 @@ class TestProfiles:
         } == names  # outermost first in both
 
     def test_speedscope_is_valid_by_its_own_schema(self, snap: Path, tmp_path: Path) -> None:
-        schema = ROOT / "static" / "node_modules" / "speedscope" / "dist" / "release" / "file-format-schema.json"
+        schema = corpus.NODE_MODULES / "speedscope" / "dist" / "release" / "file-format-schema.json"
         if not schema.exists():
             pytest.skip("speedscope's schema comes with npm ci")
         for options in ((), ("--of", "segments")):

@@ -129,7 +129,7 @@ def assert_as_the_oracle(raw: dict[str, Any], events: list[dict[str, Any]]) -> N
         blocks = state.blocks.select("address", "size", "requested", "state").rows()
         assert blocks == [tuple(b) if b[3] != "free" else (b[0], b[1], 0, "free") for s in want for b in s.blocks]
         holes = [b[1] for s in want for b in s.blocks if b[3] == "free"]
-        assert state.largest_free == max(holes, default=0)
+        assert max(state.segments["largest_free"], default=0) == max(holes, default=0)
 
 
 def io_path(raw: dict[str, Any]) -> Path:

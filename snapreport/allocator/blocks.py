@@ -30,11 +30,6 @@ PoolId = Any
 """Identifies a memory pool: any hashable value."""
 
 
-def rounded_size(size: int) -> int:
-    """`round_size` without roundup_power2_divisions: the bytes of a block for a request of `size` bytes."""
-    return MIN_BLOCK if size < MIN_BLOCK else -(-size // MIN_BLOCK) * MIN_BLOCK
-
-
 def segment_size(size: int, large_segment: int = LARGE_BUFFER) -> int:
     """`get_allocation_size`: the bytes of the cudaMalloc for a rounded size that no free block fits."""
     if size <= SMALL_SIZE:

@@ -21,7 +21,7 @@ from snapreport.number_format import share_text
 from snapreport.reading.noise import NOISE, PYTHON, recorded_flags
 from snapreport.reading.recording import Recording
 from snapreport.reading.stack_marks import innermost_marked, stacks_with
-from snapreport.sentence import bytes_part, place_part, sentence
+from snapreport.sentence import bytes_part, sentence
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.activity import GRAPH_DROPPED, INFERENCE, UNKNOWN
 from snapreport.timeline.build import DeviceTimeline
@@ -353,21 +353,6 @@ class AdviceContext:
     def own_frames(self) -> np.ndarray:
         """Bool per frame: the program's own Python code; False, the last, for frame -1."""
         return np.append(own_code(self.snapshot.recording), False)
-
-    def text_of_frame(self, frame: int) -> str:
-        """``function file.py``."""
-        row = self.snapshot.recording.frames.row(frame, named=True)
-        return place_part(
-            f"{row['name']} {row['filename'].replace(chr(92), '/').rsplit('/', 1)[-1]}", row["filename"], 0
-        )
-
-    def place_of_frame(self, frame: int) -> str:
-        """``function file.py:12``."""
-        line = self.snapshot.recording.frames["line"][frame]
-        text = self.text_of_frame(frame)
-        if line <= 0:
-            return text
-        return place_part(f"{text}:{line}", self.snapshot.recording.frames["filename"][frame], line)
 
     def finding(self, kind: str) -> Finding | None:
         return next((finding for finding in self.findings if finding.kind == kind and finding.severity != "info"), None)

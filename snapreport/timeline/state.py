@@ -6,7 +6,6 @@ import numpy as np
 import polars as pl
 from msgspec import Struct
 
-from snapreport.integers import max_or_zero
 from snapreport.reading.event_columns import enum_series
 from snapreport.timeline.interface import Timeline
 
@@ -28,11 +27,6 @@ class State(Struct, frozen=True):
     position: int
     segments: pl.DataFrame
     blocks: pl.DataFrame
-
-    @property
-    def largest_free(self) -> int:
-        """Bytes of the largest contiguous free range, 0 if nothing is free."""
-        return max_or_zero(self.segments["largest_free"])
 
 
 def state_at(timeline: Timeline, position: int) -> State:

@@ -3,10 +3,9 @@ import { test } from 'node:test'
 import type { DeviceData, TileKey } from '../src/data/model'
 import { columnWidth, COLUMNS, gridOf, rowHeight, ROWS, tileCount } from '../src/layout/grid'
 import { liveAt, offsetOf, path, pick } from '../src/layout/pick'
-import { tileSamples } from '../src/layout/sampling'
 import { type Spans, tileSpans } from '../src/layout/spans'
 import { layOutTile } from '../src/layout/tile'
-import { liveIds, oracleSpans } from './oracle'
+import { liveIds, oracleSpans, tileSamples } from './oracle'
 import { random, randomDevice, tileSource, type TraceShape } from './trace'
 
 const SHAPES: TraceShape[] = [

@@ -1,6 +1,10 @@
 // The layout worked out column by column, the slow way, from its description.
 
+import type { DeviceData, TileKey } from '../src/data/model'
+import { axisClock } from '../src/layout/gaps'
+import { gridOf } from '../src/layout/grid'
 import type { Lifetimes } from '../src/layout/pick'
+import { eventSamples, type Samples, timeSamples } from '../src/layout/sampling'
 
 export interface OracleSpan {
   first: number
@@ -73,4 +77,11 @@ function heaviest(l: Lifetimes, ids: number[]): { rep: number; stack: number; me
     members: ids.length,
     bytes: ids.reduce((sum, id) => sum + l.size[id], 0),
   }
+}
+
+/** The positions that the columns of a tile show. */
+export function tileSamples(d: DeviceData, key: TileKey): Samples {
+  const grid = gridOf(d, key.axis)
+  if (key.axis === 'event') return eventSamples(d.allocated, grid, key.level, key.tile)
+  return timeSamples(d.allocated, axisClock(d.clockUs!).us, grid, key.level, key.tile)
 }

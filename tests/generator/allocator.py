@@ -20,12 +20,17 @@ from generator.recorder import (
     Frames,
     Recorder,
 )  # fmt: skip
-from snapreport.allocator.blocks import rounded_size
+from snapreport.allocator.blocks import MIN_BLOCK
 from snapreport.allocator.model import SEGMENT_ALLOC, SEGMENT_FREE, SEGMENT_MAP, SEGMENT_UNMAP, CachingAllocator
 from snapreport.allocator.settings import AllocatorSettings
 
 PoolId = tuple[int, int]
 DEFAULT_POOL: PoolId = (0, 0)
+
+
+def rounded_size(size: int) -> int:
+    """`round_size` without roundup_power2_divisions: the bytes of a block for a request of `size` bytes."""
+    return MIN_BLOCK if size < MIN_BLOCK else -(-size // MIN_BLOCK) * MIN_BLOCK
 
 
 class OutOfMemoryError(Exception):

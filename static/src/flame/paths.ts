@@ -22,7 +22,7 @@ export interface PathOptions {
 }
 
 /** Shorter runs are sorted by comparing whole paths. */
-const SMALL = 12
+const COMPARED_BELOW = 12
 
 export class Paths {
   /** per key: a frame that stands for it */
@@ -243,7 +243,7 @@ function sorted(keys: Int32Array, from: Int32Array): Int32Array {
     const depth = todo.pop()!
     const high = todo.pop()!
     const low = todo.pop()!
-    if (high - low <= SMALL) {
+    if (high - low <= COMPARED_BELOW) {
       insertionSort(order, low, high, (a, b) => compare(a, b, depth))
       continue
     }

@@ -2,9 +2,8 @@
 // never vanishes when zoomed out and every column is the true live set of one true moment.
 
 import { lowerBound } from './binary-search'
-import { axisClock } from './gaps'
-import type { DeviceData, TileKey, Times } from '../data/model'
-import { COLUMNS, columnWidth, type Grid, gridOf } from './grid'
+import type { Times } from '../data/model'
+import { COLUMNS, columnWidth, type Grid } from './grid'
 
 export interface Samples {
   /** s per column, never descending. Columns wholly outside the trace are left out. */
@@ -52,13 +51,6 @@ export function timeSamples(allocated: Float64Array, axisUs: Times, grid: Grid, 
     inForce = last
   }
   return { s, exact }
-}
-
-/** The positions that the columns of a tile show, for hover: computed from the exact columns. */
-export function tileSamples(d: DeviceData, key: TileKey): Samples {
-  const grid = gridOf(d, key.axis)
-  if (key.axis === 'event') return eventSamples(d.allocated, grid, key.level, key.tile)
-  return timeSamples(d.allocated, axisClock(d.clockUs!).us, grid, key.level, key.tile)
 }
 
 /** First index of the greatest value in [from, to). */

@@ -27,13 +27,13 @@ export interface Colouring {
   missing: string | null
 }
 
-interface Made extends Keys {
+interface CachedKeys extends Keys {
   hatched: Uint8Array | null
   version: number
 }
 
 /** Keys do not depend on the theme and are cached: switching it computes none again. */
-const cache = new WeakMap<DeviceData, Map<ColourBy, Made>>()
+const cache = new WeakMap<DeviceData, Map<ColourBy, CachedKeys>>()
 let versions = 0
 
 export function makeColouring(data: DeviceData, stacks: Stacks, by: ColourBy, dark: boolean): Colouring {

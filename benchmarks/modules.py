@@ -1,6 +1,6 @@
 """How often the module, the name and the shape that a recording states of an allocation are right, and whether
-recording changes a program: the programs of ``tests/fakecuda/programs/sized.py``, each run without recording,
-recorded, and with a truth of its own (``named.py`` there).
+recording changes a program: the programs of ``sized.py`` and ``wrapped.py`` in ``tests/fakecuda/programs``, each run
+without recording, recorded, and with a truth of its own (``named.py`` there).
 """
 
 from __future__ import annotations
@@ -32,11 +32,22 @@ PROGRAMS = {
     "detector_boxes": 8, "embeddings_batch": 16, "contrastive_batch": 8, "lstm_length": 8, "gan_batch": 4,
     "cached_decoding_batch": 2, "padded_batch": 4, "buffered_batch": 8,
 }  # fmt: skip
+WRAPPED = (
+    "ddp", "ddp_views", "ddp_compiled", "fsdp1", "fsdp2", "fsdp2_checkpointed", "fsdp2_compiled", "compiled",
+    "compiled_layers", "compiled_submodules", "reentrant", "checkpoint_wrappers", "nested", "shared", "repeated",
+    "parametrized",
+)  # fmt: skip
 
 
 def run(python: str | Path, steps: int, *arguments: object) -> Any:
     """What ``named.py`` prints."""
-    variables = {**os.environ, "PYTHONPATH": str(ROOT), "FAKE_GPU_GIB": "8", "STEPS": str(steps)}
+    variables = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "FAKE_GPU_GIB": "8",
+        "STEPS": str(steps),
+        "FAKE_CUDA_SHADOW": "1",
+    }
     command = [str(python), str(PROGRAM), *map(str, arguments)]
     done = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -80,7 +91,7 @@ def run_all(names: Sequence[str]) -> list[dict[str, Any]]:
     for python in pythons():
         print(f"\n{python}\n{HEAD}", flush=True)
         mine = []
-        for program, value in PROGRAMS.items():
+        for program, value in {**PROGRAMS, **dict.fromkeys(WRAPPED, 4)}.items():
             if not names or program in names:
                 mine.append({"python": python, **measure(python, program, value)})
                 print(line(mine[-1]), flush=True)

@@ -20,8 +20,12 @@ from snapreport.timeline.repeated_steps import noted_before
 sys.path.append(str(corpus.ROOT))
 from benchmarks import modules
 
+PROGRAMS_AND_STEPS = [
+    ("checkpointed_batch", 12), ("gan_batch", 12), ("unet_batch", 3), ("ddp_compiled", 3), ("fsdp2_compiled", 3),
+]  # fmt: skip
 
-@pytest.mark.parametrize(("program", "steps"), [("checkpointed_batch", 12), ("gan_batch", 12), ("unet_batch", 3)])
+
+@pytest.mark.parametrize(("program", "steps"), PROGRAMS_AND_STEPS)
 def test_programs(torch_cuda: FakeTorch, program: str, steps: int) -> None:
     """Against what each allocation belongs to by the program's own account (tests/fakecuda/programs/named.py)."""
     row = modules.measure(torch_cuda.python, program, 2, steps)
@@ -29,6 +33,15 @@ def test_programs(torch_cuda: FakeTorch, program: str, steps: int) -> None:
     for kind in modules.KINDS:
         right = row[kind][0]
         assert right >= 0.99 * sum(row[kind]) > 0, (kind, row["wrong"])
+
+
+def test_nothing_is_compiled_anew(torch_cuda: FakeTorch, tmp_path: Path) -> None:
+    """Compiled code has PyTorch's hooks in it: what they read must not change with the steps that are noted."""
+    command = [modules.PROGRAM, "recorded", "compiled_layers", 2, tmp_path / "run"]
+    paths = {"PYTHONPATH": corpus.ROOT, "STEPS": 12}
+    done = torch_cuda.run(*command, is_new=True, TORCH_LOGS="recompiles,graph_breaks", **paths)
+    assert done.code == 0, done.err
+    assert "ecompil" not in done.err and "raph break" not in done.err
 
 
 def recorded(folder: Path, facts: dict[str, Any], marks: list[dict[str, Any]]) -> snapreport.Snapshot:

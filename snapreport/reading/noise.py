@@ -56,6 +56,7 @@ _MACHINERY = (
         r"torch/(_dynamo/eval_frame|optim/optimizer|amp/autocast_mode|_compile)\.py$",
         r"^(_fn|wrapper|inner|decorate_\w+|compile_wrapper|profile_hook_step|_use_grad)$",
     ),
+    (r"snapreport/recorder/compiled_calls\.py$", r"^call$"),
     (r"^<frozen (importlib|runpy)|(^|/)(runpy|contextlib)\.py$", r""),
 )
 

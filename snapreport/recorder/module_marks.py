@@ -18,6 +18,7 @@ from array import array
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from snapreport.recorder.compiled_calls import CompiledCalls
 from snapreport.recorder.module_names import ModuleNames
 
 # Marks to keep, of some 20 bytes each; a step has a few for each module.
@@ -64,7 +65,7 @@ class ModuleMarks:
         self._kinds: dict[tuple[Any, ...], int] = {}  # (device, shape, dtype) of outputs
         self._threads: dict[int, _Thread] = {}
         self._markers = _Markers(self._marker)
-        self._undo: list[Any] = []
+        self._undo: list[Callable[[], None]] = []
         self._pauses: list[list[int]] = []  # ns since 1970, beginning and end
         self._is_noting = [True]  # read by the hooks
         self._step_began = self._marks_before = 0
@@ -73,14 +74,17 @@ class ModuleMarks:
     def start(self) -> None:
         hooks = sys.modules["torch"].nn.modules.module
         enter, leave = self._hooks()
+        compiled = CompiledCalls(enter, leave)
+        compiled.start(module for root, _ in self._names.known_roots() for module in root.modules())
         self._undo = [
-            hooks.register_module_forward_pre_hook(enter),
-            hooks.register_module_forward_hook(leave, always_call=True),
+            hooks.register_module_forward_pre_hook(enter).remove,
+            hooks.register_module_forward_hook(leave, always_call=True).remove,
+            compiled.stop,
         ]
 
     def stop(self) -> None:
-        for hook in self._undo:
-            hook.remove()
+        for undo in self._undo:
+            undo()
         self._undo.clear()
 
     def step_ended(self, number: int, end_ns: int, steps: tuple[int, int] | None) -> None:
@@ -119,8 +123,9 @@ class ModuleMarks:
         )  # fmt: skip
         markers, thread_id, is_noting = self._markers, threading.get_ident, self._is_noting
 
+        # ``is_compiling()`` first: what compiled code reads before it is compiled anew when it changes.
         def enter(module: Any, args: Any) -> None:
-            if not is_noting[0] or is_compiling():
+            if is_compiling() or not is_noting[0]:
                 return
             try:
                 thread = threads.get(thread_id()) or threads.setdefault(thread_id(), _Thread())
@@ -153,7 +158,7 @@ class ModuleMarks:
                 return
 
         def leave(module: Any, args: Any, output: Any) -> None:
-            if not is_noting[0] or is_compiling():
+            if is_compiling() or not is_noting[0]:
                 return
             try:
                 thread = threads[thread_id()]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable
+from functools import partial
 from typing import Any
 
-from snapreport.recorder.tensor_names import clean, has_tensors, root_modules
+from snapreport.recorder.tensor_names import clean, has_tensors, innermost, root_modules
 
 # Searching all Python objects takes 0.1 s per million, so a program that makes modules all the time gets few searches.
 MOST_SEARCHES = 20
@@ -25,7 +26,9 @@ class ModuleNames:
         self._codes: dict[tuple[str, str], int] = {}
         self._of: dict[int, list[int]] = {}
         self.only_code: dict[int, int] = {}  # by the id of a module that has one
+        self._prefixes: dict[int, str] = {}  # of the names in a module, by its id
         self._alive: dict[int, Any] = {}
+        self._rootless: dict[int, Any] = {}
         self._roots: list[tuple[Any, str]] = []
         self._is_watching = False
         self._searches = 0
@@ -49,13 +52,18 @@ class ModuleNames:
         """The code of a module that is called by the one of code ``parent`` (0: by none). A module that no root has is
         not told from its caller.
         """
-        found = self._of.get(id(module)) or self._learn(module, parent)
+        found = self._of.get(id(module)) or self._learn(module)
+        if not found:
+            return parent or self._new_code(type(module).__name__, type(module).__name__)
         if len(found) == 1:
             return found[0]
         start = self.paths[parent] + "."  # shared: the name below the caller
         return next((code for code in found if self.paths[code].startswith(start)), found[0])
 
-    def _learn(self, module: Any, parent: int) -> list[int]:
+    def _learn(self, module: Any) -> list[int]:
+        """The codes of a module; none if no root has it, such as one that ``torch.compile`` has made for several."""
+        if id(module) in self._rootless:
+            return []
         for weak, prefix in self._roots:
             if (root := weak()) is not None:
                 self._put_all(root, prefix)
@@ -64,8 +72,8 @@ class ModuleNames:
             self._searches += 1
             self._add(self._found())
         if id(module) not in self._of:
-            self._put(module, parent or self._new_code(type(module).__name__, type(module).__name__))
-        return self._of[id(module)]
+            self._rootless[id(module)] = weakref.ref(module, partial(self._rootless.pop, id(module)))
+        return self._of.get(id(module), [])
 
     def _found(self) -> list[Any]:
         return [module for module in root_modules() if has_tensors(module, self.kind)]
@@ -76,8 +84,10 @@ class ModuleNames:
         for module in new:
             below = {id(part) for part in module.modules()}
             wrapped = [(weak, prefix) for weak, prefix in self._roots if id(weak()) in below]
-            if wrapped:
-                self._roots = [one for one in self._roots if one not in wrapped]
+            self._roots = [one for one in self._roots if one not in wrapped]
+            if id(module) in self._prefixes:  # of a root that was freed, such as DistributedDataParallel
+                prefix = self._prefixes[id(module)]
+            elif wrapped:
                 prefix = wrapped[0][1]
             else:
                 prefix = self._prefix(module) if len(new) + len(self._roots) > 1 else ""
@@ -85,7 +95,7 @@ class ModuleNames:
             self._put_all(module, prefix)
 
     def _prefix(self, root: Any) -> str:
-        name, taken = type(root).__name__, {prefix for _, prefix in self._roots}
+        name, taken = type(innermost(root)).__name__, {prefix for _, prefix in self._roots}
         number = 1
         while (prefix := f"{name}{f'#{number}' if number > 1 else ''}.") in taken:
             number += 1
@@ -94,7 +104,9 @@ class ModuleNames:
     def _put_all(self, root: Any, prefix: str) -> None:
         for name, module in root.named_modules(remove_duplicate=False):
             path = (prefix + clean(root, name)).rstrip(".")
-            self._put(module, self._new_code(path or type(root).__name__, type(module).__name__))
+            inner = innermost(module)
+            self._prefixes.setdefault(id(module), f"{path}." if clean(root, name) else prefix)
+            self._put(module, self._new_code(path or type(inner).__name__, type(inner).__name__))
 
     def _new_code(self, path: str, kind: str) -> int:
         key = path, kind
@@ -119,4 +131,5 @@ class ModuleNames:
     def _forget(self, number: int) -> None:
         self._of.pop(number, None)
         self.only_code.pop(number, None)
+        self._prefixes.pop(number, None)
         self._alive.pop(number, None)

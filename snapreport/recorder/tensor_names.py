@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import re
 import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -12,8 +11,9 @@ from typing import Any
 PARAMETER, GRADIENT, OPTIMIZER_STATE, BUFFER = "parameter", "gradient", "optimizer state", "buffer"
 CATEGORIES = (PARAMETER, GRADIENT, OPTIMIZER_STATE, BUFFER)
 MOST_TENSORS = 500_000
-# Attributes in which torch.compile, FSDP and checkpoint wrappers hold the module that they wrap.
-_WRAPPERS = re.compile(r"(^|\.)(?:_orig_mod|_fsdp_wrapped_module|_checkpoint_wrapped_module)(?=\.|$)")
+# Attributes in which torch.compile, FSDP and checkpoint wrappers hold the module that they wrap, and classes whose
+# module has a name that others use, too.
+_WRAPPED = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module")
 _PARALLEL = ("DistributedDataParallel", "DataParallel")
 
 
@@ -40,7 +40,7 @@ def named_tensors(
     optimizers hold, each address once. The CPU is device -1. roots: (module, prefix of its names).
     """
     found: dict[tuple[int, int], tuple[str, str, list[int], str]] = {}
-    shared: dict[tuple[int, int], int] = {}
+    shared: dict[tuple[int, int], set[str]] = {}
 
     def put(tensor: Any, category: str, name: str) -> None:
         place = _place(tensor, kind)
@@ -50,7 +50,7 @@ def named_tensors(
             if len(found) < MOST_TENSORS:
                 found[place] = category, name, list(map(int, tensor.shape)), str(tensor.dtype)
         elif found[place][1] != name:
-            shared[place] = shared.get(place, 0) + 1
+            shared.setdefault(place, set()).add(name)
 
     names: dict[int, str] = {}
     for root, prefix in roots:
@@ -68,7 +68,7 @@ def named_tensors(
             device,
             address,
             category,
-            name + (f" and {shared[device, address]} more" if (device, address) in shared else ""),
+            name + (f" and {len(shared[device, address])} more" if (device, address) in shared else ""),
             shape,
             dtype,
         )
@@ -106,9 +106,21 @@ def clean(root: Any, name: str) -> str:
     """``name`` of a module or tensor of ``root`` without what wrappers add: ``module.`` of DistributedDataParallel,
     ``_orig_mod.`` of ``torch.compile``.
     """
-    if type(root).__name__ in _PARALLEL:
-        name = re.sub(r"^module(\.|$)", "", name)
-    return _WRAPPERS.sub(r"\1", name).replace("..", ".").strip(".")
+    parts, module = [], root
+    for part in name.split("."):
+        if part not in _WRAPPED and not (part == "module" and type(module).__name__ in _PARALLEL):
+            parts.append(part)
+        module = getattr(module, "_modules", {}).get(part)
+    return ".".join(parts)
+
+
+def innermost(module: Any) -> Any:
+    """The module that wrappers wrap: of DistributedDataParallel, ``torch.compile``, FSDP, checkpoints."""
+    while True:
+        inner = [part for name, part in module._modules.items() if part is not None and not clean(module, name)]
+        if not inner:
+            return module
+        module = inner[0]
 
 
 def _whole(pairs: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:

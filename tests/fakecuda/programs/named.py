@@ -1,4 +1,4 @@
-"""Runs programs of ``sized.py`` and says what each allocation belongs to, without snapreport.
+"""Runs programs of ``sized.py`` and ``wrapped.py`` and says what each allocation belongs to, without snapreport.
 
 ``named.py plain PROGRAM VALUE``: prints ``torch.cuda.memory_stats()`` after each step of an optimizer, and at the end
 without counters of splits, which depend on the order in which the model is freed. ``named.py recorded PROGRAM VALUE
@@ -7,9 +7,9 @@ bytes; the modules that it may be said to belong to, "" being none and an empty 
 gradient or state in it; the shapes with which an operator or a module returned it whole. ``STEPS`` in the environment:
 of training.
 
-Forward, the truth sees every operator (a dispatch mode) and whose ``__call__`` runs. Backward, it has a hook on every
-node of the graph, whose number tells when its operator ran in the forward pass; a dispatch mode would make autograd add
-gradients out of place.
+Forward, the truth sees every operator (a dispatch mode, which wrappers do not work under: there it has times alone) and
+whose ``__call__`` runs. Backward, it has a hook on every node of the graph, whose number tells when its operator ran in
+the forward pass; a dispatch mode would make autograd add gradients out of place.
 """
 
 from __future__ import annotations
@@ -27,12 +27,15 @@ from typing import Any
 
 import sized
 import torch
+import wrapped
 from torch import nn
+from torch._subclasses import FakeTensor
 from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils._python_dispatch import TorchDispatchMode
 
 ACCUMULATES = 2**63
-BACKWARD = torch.Tensor.backward
+BACKWARD = torch.autograd.backward
+CALL = nn.Module.__call__
 
 
 def stats(*left_out: str) -> dict[str, int]:
@@ -41,11 +44,12 @@ def stats(*left_out: str) -> dict[str, int]:
 
 
 class Truth(TorchDispatchMode):
-    def __init__(self) -> None:
+    def __init__(self, has_operators: bool) -> None:
         super().__init__()
+        self.has_operators = has_operators
         self.threads: dict[int, list[tuple[int, str]]] = defaultdict(list)
         self.forward_thread = threading.get_ident()
-        self.is_backward = False
+        self.is_backward = self.is_nested = False
         self.calls = threading.local()
         self.names: dict[int, list[str]] = {}
         self.held: list[Any] = []
@@ -55,6 +59,11 @@ class Truth(TorchDispatchMode):
         self.tensors: list[tuple[int, int, str]] = []  # µs, address, name
 
     def learn(self) -> None:
+        for model, modules_by_name in wrapped.MODELS:
+            for name, module in modules_by_name:
+                self.names.setdefault(id(module), []).append(name or type(model).__name__)
+        if wrapped.MODELS:
+            return
         modules = [thing for thing in gc.get_objects() if isinstance(thing, nn.Module)]
         children = {id(child) for module in modules for child in module.children()}
         roots = [
@@ -71,9 +80,12 @@ class Truth(TorchDispatchMode):
                     self.names[id(module)].append(path)
 
     def path(self, module: nn.Module) -> str:
+        for wrapped_as in ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"):
+            module = module._modules.get(wrapped_as) or module
+        module = module.module if isinstance(module, nn.parallel.DistributedDataParallel) else module
         if id(module) not in self.names:
             self.learn()
-        names = self.names.get(id(module)) or [type(module).__name__]
+        names = self.names.get(id(module)) or self.stack[-1:] or [type(module).__name__]
         under = self.stack[-1] + "." if self.stack else ""
         return next((name for name in names if name.startswith(under)), names[0])
 
@@ -89,12 +101,14 @@ class Truth(TorchDispatchMode):
         if self.is_backward:
             node = torch._C._current_autograd_node()
             self.marks.append((time.time_ns() // 1000, [self.stack[-1]] if self.stack else self.modules_of(node)))
+        elif not self.has_operators:
+            self.marks.append((time.time_ns() // 1000, self.stack[-1:] or [""]))
 
     def call(self, module: nn.Module, *args: Any, **kwargs: Any) -> Any:
         self.stack.append(self.path(module))
         self.change()
         try:
-            result = module._call_impl(*args, **kwargs)
+            result = CALL(module, *args, **kwargs)
         finally:
             self.stack.pop()
             self.change()
@@ -104,6 +118,8 @@ class Truth(TorchDispatchMode):
         return result
 
     def note_shape(self, tensor: torch.Tensor) -> None:
+        if isinstance(tensor, FakeTensor):  # of torch.compile
+            return
         if tensor.is_cuda and tensor.untyped_storage().nbytes() == tensor.nbytes:
             self.shapes.append((time.time_ns() // 1000, tensor.untyped_storage().data_ptr(), list(tensor.shape)))
 
@@ -112,12 +128,15 @@ class Truth(TorchDispatchMode):
         if number >= ACCUMULATES:
             owners = [name for name, parameter in self.parameters() if parameter is node.variable]
             return [name.rpartition(".")[0] for name in owners]
-        changes = self.threads[self.forward_thread]
+        changes = self.threads[threading.get_ident() if self.is_nested else self.forward_thread]
         at = bisect.bisect_right(changes, number, key=lambda change: change[0]) - 1
         return [changes[at][1] if at >= 0 else ""]
 
-    def backward(self, loss: torch.Tensor, *args: Any, **kwargs: Any) -> None:
-        nodes, left = {}, [loss.grad_fn]
+    def backward(self, tensors: Any, *args: Any, **kwargs: Any) -> None:
+        """Also that of a checkpoint within another, whose nodes are numbered by the thread that runs both."""
+        self.is_nested = self.is_backward
+        nodes: dict[Any, list[str]] = {}
+        left = [one.grad_fn for one in ([tensors] if isinstance(tensors, torch.Tensor) else tensors)]
         while left:
             node = left.pop()
             if node is not None and node not in nodes:
@@ -127,18 +146,30 @@ class Truth(TorchDispatchMode):
             # Bound by default arguments.
             node.register_prehook(lambda _, modules=modules: self.marks.append((time.time_ns() // 1000, modules)))
         del nodes, node, left
+        if self.is_nested:
+            BACKWARD(tensors, *args, **kwargs)
+            self.is_nested = False
+            return
         self.is_backward = True
         self.marks.append((time.time_ns() // 1000, [""]))
-        self.__exit__(None, None, None)
+        if self.has_operators:
+            self.__exit__(None, None, None)
         try:
-            BACKWARD(loss, *args, **kwargs)
+            BACKWARD(tensors, *args, **kwargs)
         finally:
-            self.__enter__()
-            self.marks.append((time.time_ns() // 1000, []))
+            if self.has_operators:
+                self.__enter__()
+            self.marks.append((time.time_ns() // 1000, [] if self.has_operators else [""]))
             self.is_backward = False
 
     def parameters(self) -> list[tuple[str, Any]]:
         found = []
+        for _, modules_by_name in wrapped.MODELS:
+            for name, module in modules_by_name:
+                own = (*module.named_parameters(recurse=False), *module.named_buffers(recurse=False))
+                found += [(f"{name}.{key}".lstrip("."), tensor) for key, tensor in own]
+        if wrapped.MODELS:  # a shared one has its first name
+            found = list({id(tensor): (name, tensor) for name, tensor in reversed(found)}.values())[::-1]
         for root in self.held:
             base = "" if len(self.held) == 1 else f"{type(root).__name__}."
             tensors = (*root.named_parameters(remove_duplicate=False), *root.named_buffers(remove_duplicate=False))
@@ -165,7 +196,8 @@ class Truth(TorchDispatchMode):
             mine = {"": parameter, ".grad": parameter.grad}
             mine |= {f".{key}": value for key, value in optimizer.state.get(parameter, {}).items()}
             for key, value in mine.items():
-                if isinstance(value, torch.Tensor) and value.is_cuda:
+                value = getattr(value, "_local_tensor", value)  # of FSDP2
+                if isinstance(value, torch.Tensor) and value.is_cuda and value.untyped_storage().nbytes():
                     self.tensors.append((now, value.untyped_storage().data_ptr(), name + key))
 
     def answer(self) -> list[dict[str, Any]]:
@@ -185,6 +217,9 @@ class Truth(TorchDispatchMode):
         for row, entry in zip(rows, allocations, strict=True):
             if mark := bisect.bisect_right(starts, entry["time_us"]):
                 row["modules"] = self.marks[mark - 1][1]
+                # A tensor's hook, with which FSDP gathers a module's weights, runs before those of its node.
+                if any("/fsdp/" in frame["filename"] for frame in entry.get("frames", [])):
+                    row["modules"] = [*row["modules"], *self.marks[min(mark, len(starts) - 1)][1]]
         for begin, end, address, modules in self.rows:
             number = at(address, end)
             if number is not None and allocations[number]["time_us"] >= begin:
@@ -193,27 +228,38 @@ class Truth(TorchDispatchMode):
             number = at(address, when)
             if number is not None and shape not in rows[number]["shapes"]:
                 rows[number]["shapes"].append(shape)
+        names: dict[int, dict[str, None]] = defaultdict(dict)
         for when, address, name in self.tensors:
             number = at(address, when)
             if number is not None:
-                rows[number]["name"] = rows[number]["name"] or name
+                names[number][name] = None
                 rows[number]["modules"] = [*rows[number]["modules"], self.owner(name)]
+        for number, (first, *more) in names.items():
+            rows[number]["name"] = first + (f" and {len(more)} more" if more else "")
         return rows
 
 
 def main() -> None:
     mode, program, value, *folder = sys.argv[1:]
     torch.manual_seed(0)
-    run = getattr(sized, program)
+    gc.disable()  # what has cycles is freed when the collector runs, which recording shifts
+    run = wrapped.PROGRAMS.get(program) or getattr(sized, program)
     sized.STEPS = int(os.environ.get("STEPS", sized.STEPS))
     if mode == "truth":
         torch.cuda.init()
-        torch.cuda.memory._record_memory_history(max_entries=10_000_000, context=None)
-        truth = Truth()
-        nn.Module.__call__ = lambda module, *args, **kwargs: truth.call(module, *args, **kwargs)  # type: ignore[method-assign]
-        torch.Tensor.backward = lambda loss, *args, **kwargs: truth.backward(loss, *args, **kwargs)  # type: ignore[method-assign]
+        torch.cuda.memory._record_memory_history(max_entries=10_000_000, context="alloc", stacks="python")
+        truth = Truth(has_operators=program not in wrapped.PROGRAMS)
+
+        def call(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
+            # Modules inside of compiled code are part of what is around them.
+            if torch.compiler.is_compiling():
+                return CALL(module, *args, **kwargs)
+            return truth.call(module, *args, **kwargs)
+
+        nn.Module.__call__ = call  # type: ignore[method-assign]
+        torch.autograd.backward = lambda *args, **kwargs: truth.backward(*args, **kwargs)  # type: ignore[assignment]
         register_optimizer_step_post_hook(lambda optimizer, *_: truth.note(optimizer))
-        with truth:
+        with truth if truth.has_operators else contextlib.nullcontext():
             run(int(value))
         print(json.dumps(truth.answer()))
         return

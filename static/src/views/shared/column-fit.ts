@@ -6,6 +6,8 @@ interface Wide {
   /** The room it should have before a column of level 3 has any. */
   wanted?: number
   grow: number
+  /** Pixels to which it grows, if not as far as all others. */
+  most?: number
   level: number
 }
 
@@ -27,6 +29,8 @@ export function widthOf(columns: readonly Wide[]): number {
 
 /** `most`: pixels to which a column grows; behind them the rest of a wide window stays free. */
 export function templateOf(columns: readonly Wide[], most = Infinity): string {
-  const widest = (grow: number): string => (most < Infinity ? `${most}px` : `${grow}fr`)
-  return columns.map(({ width, grow }) => (grow > 0 ? `minmax(${width}px, ${widest(grow)})` : `${width}px`)).join(' ')
+  const widest = ({ grow, most: own = most }: Wide): string => (own < Infinity ? `${own}px` : `${grow}fr`)
+  return columns
+    .map((column) => (column.grow > 0 ? `minmax(${column.width}px, ${widest(column)})` : `${column.width}px`))
+    .join(' ')
 }

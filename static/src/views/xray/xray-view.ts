@@ -14,6 +14,8 @@ import type { View, ViewContext, ViewParts } from '../view'
 import { listed, type ModuleNode, ModuleRows, moduleTree, openAtFirst, peaksOfParts } from './module-tree'
 
 const ROW_HEIGHT = 26
+/** Pixels of a letter of a class, on the average. */
+const LETTER = 7.5
 /** Lines that are open at first. */
 const ROOM = 24
 /** Bars of a curve. */
@@ -28,6 +30,7 @@ interface Column {
   hint: string
   width: number
   grow: number
+  most?: number
   level: 1 | 2 | 3
   kind: 'name' | 'text' | 'number' | 'bar' | 'curve'
   text(node: ModuleNode): string
@@ -112,16 +115,17 @@ export class XrayView implements View {
         : position === 0
           ? 'the beginning'
           : `event ${formatCount(position - 1)}`
-    const count = info.stats.modules?.length ?? 0
+    const modules = info.stats.modules ?? []
+    const numbers = modules.some(({ module }) => /\.\d/.test(module)) ? ', with the numbers of layers' : ''
     const origin =
       info.stats.modules_source === 'inferred'
-        ? `${plural(count, 'place')} inferred from the lines of forward in stack traces, with the numbers of layers`
-        : `${plural(count, 'module')} noted by the recorder`
+        ? `${plural(modules.length, 'place')} inferred from the lines of forward in stack traces${numbers}`
+        : `${plural(modules.length, 'module')} noted by the recorder`
     setText(
       this.note,
       model.lines.length === 0
         ? 'No modules were recorded.'
-        : `${formatBytes(model.whole)} at ${moment}, ${formatBytes(model.outside)} of it without a module. ${capital(origin)}; a click searches for what one and those below it allocate.`,
+        : `${formatBytes(model.whole)} at ${moment}, ${formatBytes(model.outside)} of it without a module. ${capital(origin)}. Click one to search for its allocations.`,
     )
     const columns = fitting(model.columns, this.element.clientWidth - 16)
     const key = [model, columns.length, state.query, this.element.clientWidth, this.element.clientHeight]
@@ -196,18 +200,19 @@ export class XrayView implements View {
         name,
         title: capital(name),
         hint,
-        width: name === 'optimizer state' ? 140 : 96,
+        width: name === 'optimizer state' ? 138 : 96,
         grow: 0,
         level,
         kind: 'number',
         text: (node) => bytesText(sum(node, has)),
       })
+      const longest = Math.max(0, ...modules.map(({ kind }) => kind?.length ?? 0))
       const columns: Column[] = [
         {
           name: 'module',
           title: 'Module',
           hint: 'The path of a module; "0–9" are ten that are built alike',
-          width: 190,
+          width: 236,
           grow: 1,
           level: 1,
           kind: 'name',
@@ -218,7 +223,8 @@ export class XrayView implements View {
           title: 'Class',
           hint: 'Its class',
           width: 130,
-          grow: 0,
+          grow: 1,
+          most: Math.max(130, 16 + LETTER * longest),
           level: 3,
           kind: 'text',
           text: ({ kind }) => kind,
@@ -256,7 +262,7 @@ export class XrayView implements View {
           name: 'curve',
           title: 'Over the trace',
           hint: `Live bytes in ${samples} parts of the trace, each where most is allocated; a full bar is the most of this row`,
-          width: 216,
+          width: 208,
           grow: 0,
           level: 2,
           kind: 'curve',
@@ -273,6 +279,8 @@ export class XrayView implements View {
           text: ({ members }) => formatCount(members.reduce((all, row) => all + modules[row].allocations, 0)),
         },
       ]
+      // Lines of forward have no class.
+      if (longest === 0) columns.splice(1, 1)
       return { lines: listed(tree.tops, open), open, columns, bytesOf, whole, outside }
     })
   }

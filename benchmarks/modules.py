@@ -73,10 +73,11 @@ def measure(python: str | Path, program: str, value: int, steps: int = STEPS) ->
     wrong: list[tuple[Any, ...]] = []
     for number, (one, true) in enumerate(zip(told, truth, strict=True)):
         shapes = ["x".join(map(str, shape)) or "scalar" for shape in true["shapes"]]
+        noted = None if (one["shape"] or "").startswith("*") else one["shape"]  # others are inferred
         for kind, known, said, right in (
             ("modules", bool(true["modules"]), one["module"], (one["module"] or "") in true["modules"]),
             ("names", bool(true["name"]), one["user_metadata"], one["user_metadata"] == true["name"]),
-            ("shapes", bool(shapes) and one["shape"] is not None, one["shape"], one["shape"] in shapes),
+            ("shapes", bool(shapes) and noted is not None, noted, noted in shapes),
         ):
             if known:
                 counts[kind][0 if right else 1 if said else 2] += one["size"]

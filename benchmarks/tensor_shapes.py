@@ -14,7 +14,6 @@ from typing import Any
 import polars as pl
 
 import snapreport
-from snapreport.timeline.inferred_shapes import inferred_shapes
 
 
 def run_all(folder: Path, names: Sequence[str]) -> list[dict[str, Any]]:
@@ -50,8 +49,8 @@ def measure(path: Path, folder: Path) -> dict[str, int]:
     raw.pop("snapreport", None)
     bare = folder / "bare.pickle"
     bare.write_bytes(pickle.dumps(raw))
-    inferred = inferred_shapes(snapreport.load(bare).timeline(0).allocations)
-    truth = snapreport.load(path).timeline(0).allocations
+    inferred = snapreport.load(bare).timeline(0).allocations["shape"]
+    truth = snapreport.load(path, inference=False).timeline(0).allocations
     table = truth.select("size", "shape", inferred=inferred).drop_nulls("shape")
     said = table.drop_nulls("inferred")
     last = pl.concat_str(pl.lit("*x"), pl.col("shape").str.extract(r"(\d+)$"))

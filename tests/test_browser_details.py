@@ -8,10 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import cli
 import corpus
 import pytest
 from block_oracle import segments_by_position
 from details_oracle import at_address, beside, siblings
+from test_module_lines import RECORDING
 
 import snapreport
 
@@ -248,3 +250,30 @@ def test_a_picture_of_the_timeline(report_of: Callable[..., Path], borrow_report
     assert differing <= 4
     title = image.crop((0, 0, image.width, caption))
     assert len(title.getcolors(1 << 24)) > 4, "the caption is written"
+
+
+SHAPES = [
+    ("witnesses/evaluated_words.pickle.xz", "shape:*x768", "(inferred)"),
+    (RECORDING.name, "dtype:float32 shape:*x1024", "float32"),
+]
+
+
+@pytest.mark.parametrize(("name", "query", "ending"), SHAPES)
+def test_shapes_are_found_and_shown(
+    name: str, query: str, ending: str, report_of: Callable[..., Path], borrow_report: Callable[..., Any]
+) -> None:
+    """The same allocations by the library, on the command line and on the page; details say what is inferred."""
+    path = RECORDING.parent / name
+    snapshot = snapreport.load(path)
+    expected = snapshot.query(query, 0)
+    assert len(expected) and (expected["shape"].str.extract(r"(\d+)$") == query.rpartition("x")[2]).all()
+    [found] = cli.in_process("stats", path, "--query", query, "--json").json["snapshots"][0]["devices"]
+    assert found["matches"]["count"] == len(expected)
+    opened = borrow_report(report_of(path))
+    assert opened.js("async query => (await snapreport.search(0, query)).ids", query) == expected["id"].to_list()
+    first = expected.row(0, named=True)
+    opened.set_view(select=first["id"])
+    said = facts(opened)
+    assert said["Tensor"].startswith(first["shape"]) and said["Tensor"].endswith(ending)
+    assert said.get("Module", "").removesuffix(" (inferred)") == (first["module"] or "")
+    assert snapreport.load(path, inference=False).query('shape:"*x768"', 0).is_empty()

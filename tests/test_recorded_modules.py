@@ -86,7 +86,8 @@ QUERIES = [
     ("module:layers.0", [0, 1, 2]), ("module:layers", [0, 1, 2]), ("module:layers.0.up", [0, 2]),
     ("module:Layers.*.UP", [0, 2]), ('module:"layers.0"', [1]), ("module:*.up", [0, 2]), ("module:up", []),
     ("module:layer", []), ("module:*", [0, 1, 2]), ("-module:*", [3]), ("shape:10x10", [0, 1]),
-    ("shape:*x10", [0, 1]), ("shape:1", []), ("shape:100", [2]), ("dtype:float32", [0, 1, 2]),
+    ("shape:*x10", [0, 1]), ("shape:1", []), ("shape:10", []), ("shape:10*", [0, 1, 2]), ("shape:10x*", [0, 1]),
+    ("shape:100", [2]), ("dtype:float32", [0, 1, 2]),
     ("dtype:*32", [0, 1, 2]), ("dtype:float", []),
 ]  # fmt: skip
 

@@ -96,7 +96,7 @@ def read_value(field: str, op: str, value: str, at: int, is_quoted: bool) -> Tes
     if kind == "parts":
         if not is_equal:
             raise bad("text_only", field=field)
-        return Text(_bounded(value, PART_SEPARATORS[field], is_quoted))
+        return Text(_bounded(value, PART_SEPARATORS[field], is_quoted, is_path=field == "module"))
     if kind in ("category", "source", "origin", "pool"):
         if not is_equal:
             raise bad("name_only", field=field)
@@ -136,15 +136,15 @@ def in_parts(text: str, separator: str) -> str:
     return f"^{separator}{text}{separator}$"
 
 
-def _bounded(value: str, separator: str, is_quoted: bool) -> tuple[str, ...]:
+def _bounded(value: str, separator: str, is_quoted: bool, *, is_path: bool) -> tuple[str, ...]:
     """Whole parts from the first on, so that ``layers.7`` finds all below it and not ``layers.70``; ``*`` stands for
-    anything. All parts if quoted.
+    anything. All parts if quoted, or if not a path: ``*x4096`` is the last dimension.
     """
     if is_quoted:
         return (fold(in_parts(value, separator)),)
     first, *rest = fold(value).split("*")
     pieces = [first and f"^{separator}{first}", *rest]
-    pieces[-1] = pieces[-1] and pieces[-1] + separator
+    pieces[-1] = pieces[-1] and pieces[-1] + separator + ("" if is_path else "$")
     return tuple(piece for piece in pieces if piece)
 
 

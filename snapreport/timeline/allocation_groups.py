@@ -6,7 +6,6 @@ import numpy as np
 import polars as pl
 
 from snapreport.timeline.build import DeviceTimeline
-from snapreport.timeline.inferred_shapes import inferred_shapes
 from snapreport.timeline.operators import called_operators, stack_labels
 from snapreport.timeline.own_code import own_frames, own_functions
 
@@ -43,10 +42,8 @@ def _names(timeline: DeviceTimeline, by: str) -> pl.Series:
         return table["category"].cast(pl.String)
     if by == "step":
         return _steps(timeline)
-    if by == "module":
-        return table["module"]
-    if by == "shape":
-        return table["shape"].fill_null(inferred_shapes(table))
+    if by in ("module", "shape"):
+        return table[by]
     if by == "file":
         frame = pl.Series(own_frames(recording))
         of_stack = recording.frames["filename"].gather(frame.set(frame < 0, None))

@@ -20,6 +20,7 @@ from snapreport.timeline.categorise import categorise
 from snapreport.timeline.curves import allocated_curve, reserved_curve
 from snapreport.timeline.fragmentation import Fragmentation, fragmentation_of, live_ids
 from snapreport.timeline.inferred_layers import layer_paths
+from snapreport.timeline.inferred_shapes import inferred_shapes
 from snapreport.timeline.life_phases import recorded_pairs
 from snapreport.timeline.lifetimes import FREED, GHOST, ORIGINS, Pairing, action_codes, pair
 from snapreport.timeline.phases import stack_phases
@@ -43,7 +44,8 @@ class DeviceTimeline(Struct, dict=True):
       free, never mixed), ``category``, ``category_source`` Enum (``CATEGORIES``, ``CATEGORY_SOURCES``), ``origin``
       Enum, ``compile_context``, ``user_metadata`` String null (of the alloc event; then the names from ``annotate``
       events while it is live, in order: "first; second"), ``module``, ``shape``, ``dtype`` String null, see
-      :func:`recorded_modules`, ``module_source`` Enum null: recorded, or inferred by :func:`layer_paths`.
+      :func:`recorded_modules`, shapes that begin with ``*`` :func:`inferred_shapes`, ``module_source`` Enum null:
+      recorded, or inferred by :func:`layer_paths`.
     allocated, reserved: Int64 bytes, ``events + 1`` values; index s is position s - 1.
     peak_event: the first position (-1 counts) with the maximum of allocated; peak_bytes: that maximum.
     oom_events: indices of ``oom`` events.
@@ -304,8 +306,10 @@ def _allocations(
     else:
         table = table.hstack(recorded_modules(recording.recorder, record.device, events, table, tensors))
     is_recorded = table["module"].null_count() < len(table)
-    if not is_recorded and inference:
-        table = table.with_columns(layer_paths(recording, table))
+    if inference:
+        table = table.with_columns(table["shape"].fill_null(inferred_shapes(table)))
+        if not is_recorded:
+            table = table.with_columns(layer_paths(recording, table))
     of = pl.lit(MODULE_SOURCES[0 if is_recorded else 1], pl.Enum(MODULE_SOURCES))
     return table.with_columns(pl.when(pl.col("module").is_not_null()).then(of).alias("module_source"))
 

@@ -36,6 +36,8 @@ def inferred_shapes(allocations: pl.DataFrame) -> pl.Series:
                 outputs = np.unique(size[is_output.to_numpy()])
                 named = _named(np.unique(weights), outputs[outputs > 0], widths[0] * element, element)
             break
+    if not named:
+        return pl.Series("shape", [None], pl.String).new_from_index(0, len(allocations))
     found = allocations["size"].replace_strict(named, default=None, return_dtype=pl.String)
     return found.set(~is_output, None)
 

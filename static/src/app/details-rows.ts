@@ -56,6 +56,8 @@ export function rowsOf(scene: Scene, data: DeviceData, id: number, links: Links)
     ['Live for', data.n > 0 ? describeSpan(data, id) : null],
     ['Category', info.categories[data.category[id]] ?? null],
     ['Category from', SOURCE_WORDS[info.categorySources[data.categorySource[id]]] ?? null],
+    ['Module', storedOr('module', () => moduleRow(info, data.module[id]))],
+    ['Tensor', storedOr('shape', () => tensorRow(info.shapes[data.shape[id]], info.dtypes[data.dtype[id]]))],
     ['Share of peak', atPeak ? `${formatShare(data.size[id], info.peakBytes)} of the peak` : 'not live at the peak'],
     ['Origin', originOf(alloc, free)],
     ['Steps', stepsRow(data, id)],
@@ -99,6 +101,18 @@ export function rowsOf(scene: Scene, data: DeviceData, id: number, links: Links)
     ['Above in it', beside && neighbour(scene, beside.above, links, 'nothing')],
     ['Number', formatCount(id)],
   ]
+}
+
+function moduleRow({ modules, stats }: Scene['info'], code: number): string | null {
+  const path = modules[code]
+  return path ? `${path}${stats.modules_source === 'inferred' ? ' (inferred)' : ''}` : null
+}
+
+/** A shape that is inferred begins with an asterisk. */
+function tensorRow(shape = '', dtype = ''): string | null {
+  return shape || dtype
+    ? `${[shape, dtype].filter(Boolean).join(' ')}${shape.startsWith('*') ? ' (inferred)' : ''}`
+    : null
 }
 
 /** Where a category comes from, in words; what is unknown comes from nowhere. */

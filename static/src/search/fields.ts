@@ -126,14 +126,14 @@ export function inParts(text: string, separator: string): string {
 
 /**
  * Whole parts from the first on, so that `layers.7` finds all below it and not `layers.70`; `*` stands for anything. All
- * parts if quoted.
+ * parts if quoted, or if not a path: `*x4096` is the last dimension.
  */
-function bounded(value: string, separator: string, isQuoted: boolean): string[] {
+function bounded(value: string, separator: string, isQuoted: boolean, isPath: boolean): string[] {
   if (isQuoted) return [fold(inParts(value, separator))]
   const pieces = fold(value).split('*')
   const last = pieces.length - 1
   if (pieces[0]) pieces[0] = `^${separator}${pieces[0]}`
-  if (pieces[last]) pieces[last] += separator
+  if (pieces[last]) pieces[last] += separator + (isPath ? '' : '$')
   return pieces.filter(Boolean)
 }
 
@@ -172,7 +172,7 @@ export function readValue(field: Field, op: Op, value: string, at: number, isQuo
   if (kind === 'parts') {
     if (!isEqual) throw bad('text_only', { field })
     const separator = PART_SEPARATORS[field as keyof typeof PART_SEPARATORS]
-    return { kind: 'text', parts: bounded(value, separator, isQuoted), place: null }
+    return { kind: 'text', parts: bounded(value, separator, isQuoted, field === 'module'), place: null }
   }
   if (kind === 'category' || kind === 'source' || kind === 'origin' || kind === 'pool') {
     if (!isEqual) throw bad('name_only', { field })

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from test_trace_stream import assert_equal, diverted, plain
 
 import snapreport
-from snapreport.reading import trace_parser, trace_stream
+from snapreport.reading import parsing_time, trace_parser, trace_stream
 from snapreport.reading.trace_parser import TraceParser
 
 ACTIONS = ["alloc", "free_requested", "free_completed", "segment_alloc", "segment_map", "snapshot", "renamed"]
@@ -99,7 +99,7 @@ def parsers(patch: pytest.MonkeyPatch) -> list[TraceParser]:
         made.append(self)
 
     patch.setattr(TraceParser, "__init__", keep)
-    patch.setattr(trace_parser, "ALLOWED_SECONDS", 1e6)  # however slow this machine is
+    patch.setattr(parsing_time, "ALLOWED_SECONDS", 1e6)  # however slow this machine is
     return made
 
 
@@ -138,10 +138,59 @@ def test_fresh_texts_are_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert parsers_made[0].rows == 4000 and parsers_made[0].alone < 200
 
 
+def test_new_texts_and_stacks_are_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each entry has a text, a pool and an order of frames that none before it has."""
+    made = entries(4000, user_metadata="", compile_context="", pool_id=(0, 0))
+    for i, one in enumerate(made):
+        one |= {"user_metadata": f"request {i:06}", "compile_context": f"{i}", "pool_id": (i // 4, 1)}
+        one["frames"] = [FRAMES[i % 300], FRAMES[i // 300], FRAMES[i * i % 300]]
+    parsers_made = parsers(monkeypatch)
+    pickled = pickle.dumps({"segments": [], "device_traces": [made, [dict(one) for one in made[:300]]]}, 4)
+    assert_equal(diverted(pickled)[0], plain(pickled))
+    assert parsers_made[0].rows == 4300 and parsers_made[0].alone < 20
+
+
+def test_frames_of_any_text_and_key_are_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ["f", "ф" * 20, "Ôé\u4e94\U0001f600", "\ud894", "}\x94(h", "x" * 300, ""]
+    frames: list[dict[str, Any]] = [
+        {"filename": own(name), "line": 3 ** (i % 39), "name": own(name)} for i, name in enumerate(names * 40)
+    ]
+    frames[5:] = [one | {"fx_node_name": own(f"n{i % 9}"), "fx_line": None} for i, one in enumerate(frames[5:])]
+    made = entries(3000)
+    for i, one in enumerate(made):
+        one["frames"] = [frames[i % 7 * 40], frames[i // 11], frames[min(i // 11, 200) + i % 3]]
+    parsers_made = parsers(monkeypatch)
+    pickled = pickle.dumps({"segments": [], "device_traces": [made]}, 4)
+    recording = diverted(pickled)[0]
+    assert_equal(recording, plain(pickled))
+    assert len(recording.frames) > 200 and parsers_made[0].alone < 20
+
+
+def test_later_references_to_parsed_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By entries with a key that others lack, which are unpickled, and by what follows the trace."""
+    made = entries(4000, user_metadata="", pool_id=(0, 0))
+    texts = [f"request {i:06}" for i in range(40)]
+    pools = [(i, 7) for i in range(40)]
+    for i, one in enumerate(made):
+        one |= {"user_metadata": texts[i // 100], "pool_id": pools[i // 100]}
+    for i in range(300, 4000, 100):
+        made[i] |= {"note": {"odd": 1.5}, "user_metadata": texts[i // 100 - 2], "pool_id": pools[i // 100 - 3]}
+    annotations = [{"device": 0, "name": text, "stage": "START", "time_us": 1} for text in texts]
+    raw = {
+        "segments": [],
+        "device_traces": [made, [dict(one) for one in made[:500]]],
+        "external_annotations": annotations,
+    }
+    parsers_made = parsers(monkeypatch)
+    pickled = pickle.dumps(raw, 4)
+    assert_equal(diverted(pickled)[0], plain(pickled))
+    assert parsers_made[0].alone < 200
+
+
 def test_where_parsing_does_not_pay(monkeypatch: pytest.MonkeyPatch) -> None:
     """After many entries with something new each, the others are unpickled, in the middle of a batch or between two."""
     made = parsers(monkeypatch)
-    monkeypatch.setattr(trace_parser, "ALLOWED_SECONDS", -1.0)
+    monkeypatch.setattr(parsing_time, "ALLOWED_SECONDS", -1.0)
     for n in (30, 998, 1000, 1001, 2500):
         long = [one | {"user_metadata": f"step {i}"} for i, one in enumerate(entries(n))]
         pickled = pickle.dumps({"segments": [], "device_traces": [long, entries(3)]}, 4)
@@ -270,6 +319,11 @@ OF_F, OF_G = (b"]\x94(" + ref(place) + b"e" for place in (F, G))
 ORDINARY = [an_entry(OF_F, addr=i) for i in range(10)]
 FIRST_LIST = ref(FIRST + 1)  # its frames
 KEY = ref(PLACE["key"])
+FLOAT = b"}\x94(" + b"".join([
+    ref(PLACE["filename"]), ref(PLACE["f"]), ref(PLACE["line"]), b"K\5", ref(PLACE["name"]), ref(PLACE["f"]), KEY,
+    b"G", bytes(8), b"u",
+])  # fmt: skip
+AFTER_FLOAT = an_entry(ref(FIRST + 21))  # its list
 POOL = ref(PLACE["pool_id"])
 SWAPPED = ref(PLACE["addr"]) + ref(PLACE["size"]) + b"q\4" + b"0q\5" + b"0"
 
@@ -283,6 +337,8 @@ SWAPPED = ref(PLACE["addr"]) + ref(PLACE["size"]) + b"q\4" + b"0q\5" + b"0"
         hand_made([*ORDINARY, an_entry(OF_G, ref(PLACE["frames"]) + FIRST_LIST), *ORDINARY]),
         hand_made([an_entry(OF_F, POOL + b"K\0K\1\x86\x94"), *[an_entry(OF_F, POOL + ref(TOO_LARGE))] * 9, *ORDINARY]),
         hand_made([*ORDINARY, an_entry(b"](" + ref(F) + b"e"), an_entry(ref(FIRST + 21)), *ORDINARY]),
+        hand_made([*ORDINARY, an_entry(b"]\x94(" + ref(F) + FLOAT + b"e"), AFTER_FLOAT, AFTER_FLOAT, *ORDINARY]),
+        hand_made([*ORDINARY, an_entry(b"]\x94(" + ref(F) + b"Ne"), *ORDINARY]),
         hand_made([*ORDINARY, an_entry(FIRST_LIST + ref(G) + b"a"), *ORDINARY]),
         hand_made([*ORDINARY, an_entry(FIRST_LIST + b"\x94"), *ORDINARY, *[an_entry(ref(FIRST + 23))] * 5, *ORDINARY]),
         hand_made([*[an_entry(OF_F, KEY + inline("xyz"))] * 9, an_entry(OF_F, ref(FIRST + 7) + b"K\1"), *ORDINARY]),
@@ -290,6 +346,7 @@ SWAPPED = ref(PLACE["addr"]) + ref(PLACE["size"]) + b"q\4" + b"0q\5" + b"0"
     ],
     ids=[
         "ordinary", "a gap in the memo", "two stacks", "two stacks, the first new", "no pool", "a list not in the memo",
+        "a frame with a fraction", "None as a frame",
         "a changed list", "a list twice in the memo", "a parsed text as key", "keys that change",
     ],
 )  # fmt: skip

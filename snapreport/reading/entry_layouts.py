@@ -86,6 +86,11 @@ class Layout(Struct):
     def has_frames(self) -> bool:
         return self.names[-1] == "frames"
 
+    def is_inline(self, key: str) -> bool:
+        """Whether the value of one of ``TEXT_KEYS`` or ``POOL_KEYS`` is no reference and not None."""
+        code = self.values[key][1][0]
+        return code != NONE and code not in REFERENCES
+
     def is_null(self, key: str) -> bool:
         """Whether the value of one of ``INT_KEYS`` is None."""
         return self.values[key][1][0] == NONE
@@ -117,10 +122,12 @@ class Layout(Struct):
         return numbers
 
     def tokens(self, key: str, rows: np.ndarray) -> np.ndarray:
-        """The bytes of each value of one of ``TEXT_KEYS`` or ``POOL_KEYS``: UInt64, or Void where they are longer."""
+        """The bytes of each value of one of ``TEXT_KEYS`` or ``POOL_KEYS``: UInt64; of longer texts those of the text
+        alone, as Void.
+        """
         at, value = self.values[key]
         if len(value) > _WORD:
-            return _column(rows, f"V{len(value)}", at)
+            return _column(rows, f"V{len(value) - 3}", at + 2)
         found: np.ndarray = _column(rows, "<u8", at) & _MASKS[len(value)]
         return found
 

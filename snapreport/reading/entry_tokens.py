@@ -6,6 +6,7 @@ places).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import Struct, field
@@ -52,7 +53,7 @@ class Value(Struct):
 
 class Entry(Struct):
     """start, end: its bytes. items: its keys and values in turn. memo: memo places that it fills. objects: the texts
-    and pairs of numbers among these, by place.
+    and pairs of numbers among these, by place. references: all in it.
     """
 
     start: int
@@ -60,24 +61,21 @@ class Entry(Struct):
     items: list[Value]
     memo: int
     objects: dict[int, Any] = field(default_factory=dict)
-
-    def memo_of(self, item: int) -> int:
-        """Number of memo places that the item fills."""
-        after = self.items[item + 1].memo if item + 1 < len(self.items) else self.memo
-        return after - self.items[item].memo
+    references: list[Value] = field(default_factory=list)
 
 
-def read_entry(data: bytes, start: int, objects: dict[int, Any]) -> Entry:
-    """The entry that begins at ``data[start]`` with ``EMPTY_DICT MEMOIZE MARK``. ``objects``: the texts and pairs of
-    numbers in the memo, by index.
+def read_entry(data: bytes, start: int, known_at: Callable[[int], Any]) -> Entry:
+    """The entry that begins at ``data[start]`` with ``EMPTY_DICT MEMOIZE MARK``. ``known_at``: the text or pair of
+    numbers at an index of the memo, or None.
 
     Raises :class:`Incomplete`, and :class:`Unusual` for opcodes that no recorder's entries have. Takes some 0.4 µs an
-    opcode: for entries that have a stack, a text or keys not seen before.
+    opcode: for entries with keys not seen before.
     """
     # As on the unpickler's stack, a container's items are those above its mark.
     stack: list[Value] = []
     marks: list[int] = []
-    memo, made = 0, {}
+    memo, references = 0, []
+    made: dict[int, Any] = {}
     at = start
     try:
         while True:
@@ -85,7 +83,8 @@ def read_entry(data: bytes, start: int, objects: dict[int, Any]) -> Entry:
             if code in REFERENCES:
                 end = at + 1 + REFERENCES[code]
                 index = int.from_bytes(data[at + 1 : end], "little")
-                stack.append(Value(at, end, objects.get(index), memo, index))
+                references.append(Value(at, end, known_at(index), memo, index))
+                stack.append(references[-1])
             elif code in _NUMBERS:
                 end = at + 1 + _NUMBERS[code]
                 number = int.from_bytes(data[at + 1 : end], "little", signed=code == 0x4A)
@@ -119,11 +118,11 @@ def read_entry(data: bytes, start: int, objects: dict[int, Any]) -> Entry:
                 mark = marks.pop()
                 items = stack[mark:]
                 del stack[mark:]
-                _extend(stack[-1], end)
                 if not marks:
                     if end > len(data):
                         raise Incomplete
-                    return Entry(start, end, items, memo, made)
+                    return Entry(start, end, items, memo, made, references)
+                _extend(stack[-1], end)
             elif code in (_APPEND, _SETITEM):
                 end = at + 1
                 del stack[-1 if code == _APPEND else -2 :]

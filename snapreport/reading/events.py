@@ -18,7 +18,6 @@ import polars as pl
 from snapreport import progress
 from snapreport.errors import SnapshotError
 from snapreport.reading.entry_layouts import POOL_KEYS
-from snapreport.reading.entry_tokens import Unusual
 from snapreport.reading.event_columns import ALL_NULL, Chunk, EventColumns
 from snapreport.reading.fields import (
     INT64,
@@ -36,7 +35,7 @@ from snapreport.reading.fields import (
     text_codes,
 )
 from snapreport.reading.forward import ForwardFrames
-from snapreport.reading.parsed_entries import GrowingTable, ParsedEntries
+from snapreport.reading.parsed_entries import ParsedEntries
 from snapreport.reading.recording import ACTIONS
 from snapreport.reading.stacks import StackInterner
 
@@ -98,26 +97,16 @@ class EventReader:
         chunk = self._chunk(self._by_key(entries, where), where, len(entries), release=release)
         self._append(chunk, len(entries), where)
 
-    def read_parsed(
-        self, parsed: ParsedEntries, dicts: list[Any], stacks: GrowingTable, place: str, start: int
-    ) -> None:
-        """Append a part of a trace of which ``dicts`` were unpickled. ``stacks``: number of a stack → its code; those
-        of ``dicts`` are added. Otherwise as :meth:`read_chunk`. Raises :class:`Unusual` for an unknown stack.
-        """
+    def read_parsed(self, parsed: ParsedEntries, dicts: list[Any], place: str, start: int) -> None:
+        """Append a part of a trace of which ``dicts`` were unpickled. Otherwise as :meth:`read_chunk`."""
         where = _where(place, start)
         self._count_unknown({key: count for key, count in parsed.unknown_keys.items() if count})
         chunk = self._parsed_chunk(parsed)
+        chunk["stack"] = parsed.stacks, None
         if dicts:
             made = self._chunk(self._by_key(dicts, where), where, len(dicts), release=True)
-            codes = made["stack"][0]
-            introduces, replaces = parsed.introduced >= 0, parsed.replaced >= 0
-            stacks[parsed.introduced[introduces]] = codes[introduces]
-            codes[replaces] = stacks[parsed.replaced[replaces]]
-        codes = stacks[parsed.stacks]
-        if (codes < 0).any():
-            raise Unusual("a stack that no entry has")
-        chunk["stack"] = codes, None
-        if dicts:
+            replaces = parsed.replaced >= 0
+            made["stack"][0][replaces] = parsed.replaced[replaces]
             is_dict = np.zeros(parsed.rows, bool)
             is_dict[parsed.unpickled] = True
             chunk = {key: _merged(chunk[key], made[key], is_dict) for key in made}

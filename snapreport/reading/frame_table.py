@@ -56,23 +56,16 @@ class FrameTable:
 
     def numbers(self, frames: Sequence[Any], where: Where, row: int) -> array[int]:
         """The numbers of the frames of one list, new ones included."""
-        try:
-            return array(NUMBER.char, map(self._by_identity.__getitem__, map(id, frames)))
-        except KeyError:
-            pass
-        made = array(NUMBER.char)
-        for i, frame in enumerate(frames):
-            number = self._by_identity.get(id(frame))
-            if number is None:
-                try:
-                    number = self._number(frame)
-                except SnapshotError as error:
-                    raise SnapshotError(f"{where(row)}.frames[{i}]: {error}") from None
-                if not self.is_full:
-                    self._by_identity[id(frame)] = number
-                    self._alive.append(frame)
-            made.append(number)
-        return made
+        numbers: list[Any] = list(map(self._by_identity.get, map(id, frames)))
+        for i in [i for i, number in enumerate(numbers) if number is None] if None in numbers else ():
+            try:
+                numbers[i] = self.number(frames[i])
+            except SnapshotError as error:
+                raise SnapshotError(f"{where(row)}.frames[{i}]: {error}") from None
+            if not self.is_full:
+                self._by_identity[id(frames[i])] = numbers[i]
+                self._alive.append(frames[i])
+        return array(NUMBER.char, numbers)
 
     def numbers_at_once(self, frames: np.ndarray) -> np.ndarray:
         """UInt32 numbers of many frames, an array of objects. Raises :class:`SnapshotError` if any is no frame.
@@ -105,7 +98,7 @@ class FrameTable:
         rows = _plain_rows(objects)
         if rows is None:
             return np.array(
-                [MARKED + one.stack if type(one) is StackMark else self._number(one) for one in objects], np.int64
+                [MARKED + one.stack if type(one) is StackMark else self.number(one) for one in objects], np.int64
             )
         known, before = self._numbers, len(self._numbers)
         numbers = np.fromiter(map(known.__getitem__, rows), np.int64, len(rows))
@@ -113,7 +106,8 @@ class FrameTable:
         self.characters += sum(len(row[0]) + len(row[2]) for row in new)
         return numbers
 
-    def _number(self, frame: Any) -> int:
+    def number(self, frame: Any) -> int:
+        """The number of a frame by its value. Raises :class:`SnapshotError` if it is none."""
         if type(frame) is not dict:
             raise SnapshotError(f"{shown(frame)}, not a frame")
         try:

@@ -13,9 +13,10 @@ from typing import Any, BinaryIO, NoReturn, TypeVar
 
 from snapreport import supervision
 from snapreport.errors import SnapshotError, one_line
+from snapreport.reading.entry_stream import FILLER_ID, MARK_ID, PARSED_ID
 from snapreport.reading.entry_tokens import Unusual
 from snapreport.reading.trace_collector import TraceCollectors
-from snapreport.reading.trace_parser import FILLER_ID, MARK_ID, PARSED_ID, TraceParser
+from snapreport.reading.trace_parser import TraceParser
 from snapreport.reading.trace_stream import DivertedPickle
 
 T = TypeVar("T")

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ _RECALL_COST, _NEW_COST, _AT_ONCE_COST = (800, 30), (1500, 100), (150, 25)
 _FIRST_PATIENCE, _MOST_PATIENCE = 8, 64  # chunks at once before the other way is tried again
 _MOST_AT_ONCE = 1 << 16  # frames: what fits into the processor's cache
 _TRIED = 256  # lists of a chunk in order, before its others go the way that these say
+_AT_LEAST = 64  # lists for which arrays pay
 
 
 class StackInterner:
@@ -56,13 +58,19 @@ class StackInterner:
         self._patience, self._at_once = _FIRST_PATIENCE, 1  # in the first chunk, stacks are new
         self._cost = 0  # of the lists of a chunk that did not follow as before
 
+    def __len__(self) -> int:
+        return len(self._codes)
+
     def add(self, lists: list[Any], where: Where, *, release: bool = False) -> np.ndarray:
         """Int32 provisional ids of a column of ``frames`` values; None and absent ones (None) are the empty stack.
 
         A list's place in error messages is ``where(row)`` + ".frames". ``release``: empty long lists once they are
         interned, except for a mark that names the stack.
         """
-        if self._at_once:
+        self._grow()
+        if len(lists) < _AT_LEAST:
+            codes = self._codes_in_order(lists, where)
+        elif self._at_once:
             codes = self._codes_at_once(lists, where)
             self._at_once -= 1
         else:
@@ -71,6 +79,7 @@ class StackInterner:
             if rest := lists[_TRIED:]:
                 way = self._codes_at_once if self._at_once else self._codes_in_order
                 codes = np.concatenate([codes, way(rest, lambda row: where(_TRIED + row))])
+        self._grow()
         if release and self._deepest >= _LONG * NUMBER.itemsize:
             self._release(lists, codes)
         return codes
@@ -110,22 +119,29 @@ class StackInterner:
         self._cost += _RECALL_COST[0] + _RECALL_COST[1] * len(frames)
         if code < 0:
             self._cost += _NEW_COST[0] + _NEW_COST[1] * len(frames)
-            (code,) = self._register([self._frames.numbers(frames, where, row).tobytes()])
+            code = self.register(self._frames.numbers(frames, where, row).tobytes())
+            self._grow()
             if len(self._recalled) < _RECALLED and not self._frames.is_full:
                 self._recalled[identities] = code
         # Comparing with a list of plain frames is always quick. Additional keys of frames may take forever to compare.
-        if not self._known[code] and all(map(_is_plain, frames)):
+        if not self._known[code] and _are_plain(frames):
             self._known[code] = (frames,)
         return code
 
-    def _register(self, keys: list[bytes]) -> list[int]:
-        known = self._codes
-        codes = list(map(known.__getitem__, keys))
-        grown = len(known) - len(self._known)
-        self._known += [()] * grown
-        self._follows += [(0, 0)] * grown
-        self._deepest = max(self._deepest, *map(len, keys))
-        return codes
+    def number(self, frame: Any) -> int:
+        """The number of a frame. Raises :class:`SnapshotError` if it is none."""
+        return self._frames.number(frame)
+
+    def register(self, numbers: bytes) -> int:
+        """The id of a stack given as the bytes of its frames' numbers."""
+        return self._codes[numbers]
+
+    def _grow(self) -> None:
+        """After stacks were registered."""
+        if grown := len(self._codes) - len(self._known):
+            self._known += [()] * grown
+            self._follows += [(0, 0)] * grown
+            self._deepest = max(self._deepest, *map(len, itertools.islice(reversed(self._codes), grown)))
 
     def _choose(self, codes: np.ndarray) -> None:
         """Decide by the time that a chunk took, in nanoseconds, which way the next ones go."""
@@ -198,7 +214,7 @@ class StackInterner:
             rows, raw, size = new[first[order]], numbers.tobytes(), NUMBER.itemsize
             bounds = zip((starts[rows] * size).tolist(), (ends[rows] * size).tolist(), strict=True)
             registered = np.empty(len(rows), np.int64)
-            registered[order] = self._register([raw[begin:end] for begin, end in bounds])
+            registered[order] = [self.register(raw[begin:end]) for begin, end in bounds]
             codes[new] = registered[of_each]
             self._by_hash.insert(distinct, registered)
         return codes
@@ -248,5 +264,7 @@ class StackInterner:
 _PLAIN = {str, int, NoneType, bool, float}
 
 
-def _is_plain(frame: Any) -> bool:
-    return type(frame) is dict and (len(frame) == 3 or set(map(type, frame.values())) <= _PLAIN)
+def _are_plain(frames: Sequence[Any]) -> bool:
+    return set(map(type, frames)) <= {dict} and (
+        set(map(len, frames)) <= {3} or all(set(map(type, frame.values())) <= _PLAIN for frame in frames)
+    )

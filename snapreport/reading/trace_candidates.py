@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from typing import Any
-
 import numpy as np
 from msgspec import Struct
 
@@ -16,20 +13,18 @@ from snapreport.reading.entry_layouts import (
     Layout,
     layout_of,
 )
+from snapreport.reading.entry_memo import POOL, UNKNOWN, Memo, TokenCodes
+from snapreport.reading.entry_stacks import UNREADABLE, EntryStacks, Frames
 from snapreport.reading.entry_tokens import REFERENCES, Entry, Incomplete, Unusual, read_entry
 from snapreport.reading.events import KEYS, Codes
-from snapreport.reading.fields import MAX_SIZE, is_pool
-from snapreport.reading.parsed_entries import EMPTY_STACK, NO_STACK, UNKNOWN, Columns, GrowingTable, TokenCodes
+from snapreport.reading.fields import MAX_SIZE
+from snapreport.reading.parsed_entries import Columns
 
-# What becomes of a candidate: if it is an entry at all, it is read alone; it is unpickled as the first with a stack; it
-# is parsed.
+# What becomes of a candidate: if it is an entry at all, it is read alone; it is unpickled; it is parsed.
 ALONE, UNPICKLED, PARSED = range(3)
 _MOST_LAYOUTS = 64
 _MOST_UNREADABLE = 8  # candidates of one read that have no layout, before the others are left alone
-_SETITEMS, _APPENDS, _MARK = b"ue("
-_REFERENCE = rb"(?:h.|j.{4})"
-_LIST = re.compile(rb"\]\x94(?:\(" + _REFERENCE + rb"+e|" + _REFERENCE + rb"a)", re.DOTALL)
-_ONE_REFERENCE = re.compile(_REFERENCE, re.DOTALL)
+_SETITEMS, _APPENDS, _MARK, _EMPTY_LIST = b"ue(]"
 
 
 class Candidates(Struct):
@@ -38,8 +33,9 @@ class Candidates(Struct):
     starts, stops: Int64, its bytes. kinds: UInt8. memo: Int64, memo places filled before its list of frames. fills:
     Int64, memo places filled in all. frames: Int64, where the value of its frames begins, -1 without. references:
     Int64, the memo index that its frames refer to if a trace has filled that, else -1. stacks: Int32, valid where there
-    is no reference. columns: as in ``ParsedEntries``. unknown_keys: key → Boolean C.
-    texts: rows that are the first with a text, the memo places that each fills before it, and the text.
+    is no reference; ``NEW`` until it is added. columns: as in ``ParsedEntries``. unknown_keys: key → Boolean C.
+    inline: key of a column of texts or pools that are no references, rows, memo places that each fills before it.
+    lists: row → its frames, where some are no references.
     following: where the first candidate that was not read begins; -1 if there is none.
     """
 
@@ -53,80 +49,24 @@ class Candidates(Struct):
     stacks: np.ndarray
     columns: Columns
     unknown_keys: dict[str, np.ndarray]
-    texts: list[tuple[int, int, str]]
+    inline: list[tuple[str, np.ndarray, int]]
+    lists: dict[int, Frames]
     following: int
 
 
-class StackNumbers:
-    """Numbers of stacks by the bytes of their frames' value."""
-
-    def __init__(self) -> None:
-        self._numbers = {b"N": NO_STACK, b"]\x94": EMPTY_STACK}
-        self._count = 2
-        self._fills = GrowingTable()
-        self._fills[np.array([NO_STACK, EMPTY_STACK])] = np.array([0, 1])
-        self._introduced = GrowingTable()
-        self._introduced[np.array([NO_STACK, EMPTY_STACK])] = 1
-
-    def of(self, data: bytes, begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-        """Int32 numbers of the values ``data[begin:end]``, -1 where there is none."""
-        # A Python loop, 0.15 µs an entry: a dict compares bytes faster than numpy could group them.
-        get = self._numbers.get
-        ranges = zip(begin.tolist(), end.tolist(), strict=True)
-        return np.array([get(data[a:b], -1) for a, b in ranges], np.int32)
-
-    def find_or_add(self, value: bytes) -> int:
-        """The number of a value that is a reference, or a list of references; -1 for any other."""
-        number = self._numbers.get(value, -1)
-        if number < 0:
-            is_list = _LIST.fullmatch(value) is not None
-            if not is_list and not _ONE_REFERENCE.fullmatch(value):
-                return -1
-            number = self._numbers[value] = self.new()
-            self._fills[np.array([number])] = int(is_list)
-        return number
-
-    def new(self) -> int:
-        """The number of a stack that no other entry's bytes are equal to."""
-        self._count += 1
-        return self._count - 1
-
-    def fills(self, numbers: np.ndarray) -> np.ndarray:
-        """Memo places that each one's value fills."""
-        return self._fills[numbers]
-
-    def introduce(self, numbers: list[int]) -> None:
-        """An unpickled entry has each of these."""
-        self._introduced[np.array(numbers, np.int64)] = 1
-
-    def are_introduced(self, numbers: np.ndarray) -> np.ndarray:
-        """Boolean."""
-        found: np.ndarray = self._introduced[numbers] == 1
-        return found
-
-
 class CandidateReader:
-    """Reads candidates; layouts, texts and stacks become known one by one."""
+    """Reads candidates; layouts and stacks become known one by one."""
 
-    def __init__(self, codes: Codes) -> None:
-        self.stacks = StackNumbers()
-        self.objects: dict[int, Any] = {}
-        """Texts and pairs of numbers in the memo, by index."""
+    def __init__(self, codes: Codes, memo: Memo) -> None:
+        self.stacks = EntryStacks(codes.stacks, memo)
+        self._memo = memo
         self._layouts: list[Layout] = []
         self._width = 0  # of the longest layout
-        self._inline: set[Any] = set()
         tables = {key: codes.texts[key] for key in TEXT_KEYS} | {"action": codes.actions}
-        tables |= dict.fromkeys(POOL_KEYS, codes.texts["pool"])
-        self._codes = {key: TokenCodes(key, table, self.objects, self._inline) for key, table in tables.items()}
+        tables |= dict.fromkeys(POOL_KEYS, codes.texts[POOL])
+        self._codes = {key: TokenCodes(key, table, memo) for key, table in tables.items()}
 
     def learn(self, entry: Entry, data: bytes) -> bool:
-        """Adds the layout and the texts of an entry; whether any is new."""
-        inline = {item.known for item in entry.items if item.reference is None and _is_known(item.known)}
-        is_new = not inline <= self._inline
-        self._inline |= inline
-        return self._add_layout(entry, data) or is_new
-
-    def _add_layout(self, entry: Entry, data: bytes) -> bool:
         """Whether entries like this one can be read at once from now on, but could not until now."""
         layout = layout_of(entry, data) if len(self._layouts) < _MOST_LAYOUTS else None
         if layout is None or any(layout.first != one.first or layout.is_like(one) for one in self._layouts):
@@ -135,8 +75,8 @@ class CandidateReader:
         self._width = max(self._width, layout.width)
         return True
 
-    def read(self, data: bytes, at: int, most: int, base: int) -> Candidates:
-        """At most ``most`` candidates from ``data[at]`` on. ``base``: the memo index from which on traces fill it."""
+    def read(self, data: bytes, at: int, most: int) -> Candidates:
+        """At most ``most`` candidates from ``data[at]`` on."""
         source = Bytes(data)
         starts = source.starts(self._layouts[0].first, at, self._width) if self._layouts else np.zeros(0, np.int64)
         starts = starts[: most + 1]
@@ -144,16 +84,8 @@ class CandidateReader:
         found = self._empty(source, starts, following)
         if len(found.starts):
             self._read_layouts(found, source)
-        self._read_stacks(found, source, base)
-        for row, _, _ in found.texts:
-            if found.kinds[row] == PARSED:
-                found.kinds[row] = UNPICKLED
+        self._read_stacks(found, source)
         return found
-
-    def has_text(self, place: int, text: str) -> None:
-        """An unpickled entry has put a text into this place of the memo."""
-        self.objects[place] = text
-        self._inline.add(text)
 
     @staticmethod
     def _empty(source: Bytes, starts: np.ndarray, following: int) -> Candidates:
@@ -166,7 +98,7 @@ class CandidateReader:
         zeros = np.zeros(n, np.int64)
         return Candidates(
             starts, stops, kinds, zeros.copy(), zeros.copy(), np.full(n, -1), np.full(n, -1), np.zeros(n, np.int32),
-            {}, {}, [], following,
+            {}, {}, [], {}, following,
         )  # fmt: skip
 
     def _read_layouts(self, found: Candidates, source: Bytes) -> None:
@@ -198,7 +130,7 @@ class CandidateReader:
 
     def _learn_layout(self, data: bytes, start: int) -> bool:
         try:
-            return self._add_layout(read_entry(data, start, self.objects), data)
+            return self.learn(read_entry(data, start, self._memo.known_at), data)
         except (Incomplete, Unusual):
             return False
 
@@ -219,9 +151,10 @@ class CandidateReader:
                 if key == "size":
                     fit &= columns[key] <= MAX_SIZE
             elif key in self._codes:
-                columns[key], new = self._codes[key].of(layout.tokens(key, bytes_of))
+                columns[key] = self._codes[key].of(layout.tokens(key, bytes_of))
                 fit &= columns[key] != UNKNOWN
-                found.texts += [(int(rows[row]), layout.places[key], text) for row, text in new.items()]
+                if layout.is_inline(key) and key != "action":
+                    found.inline.append((key, rows, layout.places[key]))
         is_whole = bool(fit.all())
         chosen = rows if is_whole else rows[fit]
         for key, values in columns.items():
@@ -235,8 +168,8 @@ class CandidateReader:
         found.memo[chosen] = layout.memo
         found.frames[chosen] = (after if is_whole else after[fit]) if layout.has_frames else -1
 
-    def _read_stacks(self, found: Candidates, source: Bytes, base: int) -> None:
-        """Sets references, stacks, memo fills, and which entry is the first with a stack."""
+    def _read_stacks(self, found: Candidates, source: Bytes) -> None:
+        """Sets references, stacks and memo fills."""
         rows = np.flatnonzero((found.kinds == PARSED) & (found.frames >= 0))
         begin, end = found.frames[rows], found.stops[rows] - 1
         words, width = source.words[begin], end - begin
@@ -244,23 +177,14 @@ class CandidateReader:
         short, long = ((code == of) & (width == 1 + n) for of, n in REFERENCES.items())
         index = (words >> np.uint64(8)).astype(np.uint32).astype(np.int64)
         index = np.where(short, index & 0xFF, index)
-        referring = (short | long) & (index >= base)
+        referring = (short | long) & (index >= self._memo.base)
         found.references[rows] = np.where(referring, index, -1)
-        rows, begin, end = rows[~referring], begin[~referring], end[~referring]
-        numbers = self.stacks.of(source.data, begin, end)
-        new = np.flatnonzero((numbers < 0) | ~self.stacks.are_introduced(np.maximum(numbers, 0)))
-        first: set[int] = set()
-        for i in new.tolist():
-            numbers[i] = number = self.stacks.find_or_add(source.data[begin[i] : end[i]])
-            if number < 0:
-                found.kinds[rows[i]] = ALONE
-            elif number not in first:
-                found.kinds[rows[i]] = UNPICKLED
-                first.add(number)
-        found.stacks[rows] = numbers
         found.fills[:] = found.memo
-        found.fills[rows] += np.where(numbers < 0, 0, self.stacks.fills(np.maximum(numbers, 0)))
-
-
-def _is_known(value: Any) -> bool:
-    return type(value) is str or is_pool(value)
+        found.fills[rows] += code == _EMPTY_LIST
+        rows = rows[~referring]
+        stacks, lists = self.stacks.of(source.data, begin[~referring], end[~referring])
+        found.stacks[rows] = stacks
+        found.kinds[rows[stacks == UNREADABLE]] = ALONE
+        for i, frames in lists.items():
+            found.lists[int(rows[i])] = frames
+            found.fills[rows[i]] += frames.fills - 1

@@ -6,12 +6,10 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from snapreport.reading.entry_tokens import Unusual
 from snapreport.reading.events import Codes, EventReader
 from snapreport.reading.frame_table import StackMark
-from snapreport.reading.parsed_entries import EMPTY_STACK, NO_STACK, GrowingTable, ParsedEntries
+from snapreport.reading.parsed_entries import ParsedEntries
 
 # Dicts to turn into columns at once: some 2 MB. With 1,000, which the unpickler appends at a time, the calls for each
 # column took a tenth more of the whole; 4,000 with frames of their own do not fit into the processor's cache.
@@ -25,10 +23,9 @@ class TraceCollector:
     memo refers to every dict and every list of frames until the end, so they are emptied, not dropped.
     """
 
-    def __init__(self, codes: Codes, stacks: GrowingTable) -> None:
+    def __init__(self, codes: Codes) -> None:
         self.reader = EventReader(codes)
         self.parsed = 0  # ParsedEntries received
-        self._stacks = stacks
         self._items: list[Any] = []
         self._rows = 0
 
@@ -44,7 +41,7 @@ class TraceCollector:
         if items and type(items[-1]) is ParsedEntries:
             self.finish()
             # The plain reader reports the place of an error; here the device is not known yet.
-            self.reader.read_parsed(items[-1], items[:-1], self._stacks, "trace", self._rows)
+            self.reader.read_parsed(items[-1], items[:-1], "trace", self._rows)
             self._rows += items[-1].rows
             self.parsed += 1
             _empty(items[:-1])
@@ -71,8 +68,6 @@ class TraceCollectors:
 
     def __init__(self) -> None:
         self.codes = Codes()
-        self._stacks = GrowingTable()  # number of a parsed stack → code
-        self._stacks[np.array([NO_STACK, EMPTY_STACK])] = 0
         self._collectors: list[TraceCollector] = []
 
     def __len__(self) -> int:
@@ -84,16 +79,15 @@ class TraceCollectors:
         return sum(collector.parsed for collector in self._collectors)
 
     def mark(self, stack: int) -> StackMark:
-        """What names a parsed stack in a list of frames. Raises :class:`Unusual` if no entry has had it."""
-        code = int(self._stacks[np.array([stack])][0])
-        if code < 0:
+        """What names a stack in a list of frames, by its code. Raises :class:`Unusual` if there is none."""
+        if stack >= len(self.codes.stacks):
             raise Unusual("a stack that no entry has")
-        return StackMark(code)
+        return StackMark(stack)
 
     def new(self) -> TraceCollector:
         """The next trace's collector. The previous trace is complete, so stacks are numbered as by the plain reader."""
         self.finish()
-        self._collectors.append(TraceCollector(self.codes, self._stacks))
+        self._collectors.append(TraceCollector(self.codes))
         return self._collectors[-1]
 
     def finish(self) -> None:

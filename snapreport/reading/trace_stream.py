@@ -21,7 +21,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 
 from snapreport.reading.entry_tokens import Unusual
-from snapreport.reading.fields import is_pool
 from snapreport.reading.trace_parser import TraceParser
 
 BLOCK = 1 << 20
@@ -137,19 +136,16 @@ class DivertedPickle:
         ``skipped``: the bytes since the previous trace, before which the parser has counted if ``is_known``.
         """
         if is_known and _EMPTY_TRACES.fullmatch(skipped):
-            parser.memo += len(skipped) // 2 + 1
+            parser.memo.filled += len(skipped) // 2 + 1
             return True
         # After the first trace, opcodes that the parser has not seen may have put other objects into the places that it
         # knows (BINPUT).
-        if self.memo is None or parser.made or parser.memo > _MOST_COPIED:
+        if self.memo is None or parser.made or parser.memo.filled > _MOST_COPIED:
             return False
         memo = self.memo()
-        if max(memo, default=-1) >= len(memo):
+        if next(reversed(memo), -1) >= len(memo):  # it is copied in the order of the places
             raise Unusual("a memo with gaps")  # MEMOIZE would fill a place twice
-        parser.memo = len(memo)
-        # Most are dicts of blocks, a million of them in a large snapshot: types first, then a call for each tuple.
-        kept = [(i, value) for i, value in memo.items() if type(value) is str or type(value) is tuple]
-        parser.objects.update((i, value) for i, value in kept if type(value) is str or is_pool(value))
+        parser.memo.filled, parser.memo.before = len(memo), list(memo.values())
         return True
 
     def _entries(self, parser: TraceParser, bodies: Iterator[bytes]) -> Iterator[bytes]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import corpus
 import pytest
@@ -126,3 +128,21 @@ def test_operators_are_those_that_the_program_called() -> None:
     assert count["embedding"] == 3, "once in each of three steps"
     assert count["layer_norm"] % 24 == 0, "of eight norms: output, mean and deviation"
     assert of_modules.is_in(["first", "second"]).sum() >= count["layer_norm"]
+
+
+@pytest.mark.parametrize("path", [MODULES, corpus.path_of("training")])
+def test_the_query_of_an_operator_finds_its_group(
+    path: Path, report_of: Callable[..., Path], borrow_report: Callable[..., Any]
+) -> None:
+    """By the library and on the page: whole names, an asterisk for any text, and those without an operator."""
+    snapshot = corpus.loaded(path)
+    table = group_sums(snapshot.timeline(0), "operator")
+    assert len(table) > 3
+    opened = borrow_report(report_of(path))
+    queries = {f'op:"{name}"' if name else "-op:*": count for name, count in table.select("name", "count").iter_rows()}
+    is_norm = table["name"].str.ends_with("norm")
+    queries |= {"op:*norm": table.filter(is_norm)["count"].sum(), "op:zzz": 0}
+    for query, count in queries.items():
+        found = snapshot.query(query, 0)["id"].to_list()
+        assert len(found) == count, query
+        assert opened.js("async query => (await snapreport.search(0, query)).ids", query) == found, query

@@ -17,6 +17,7 @@ from snapreport.search.grammar import AllOf, Node, Not, Term, parse
 from snapreport.search.steps import in_range, positions_within, why_none
 from snapreport.search.texts import Folded, StackTexts
 from snapreport.timeline.build import DeviceTimeline
+from snapreport.timeline.operators import called_operators
 from snapreport.vocabulary import DEFAULT_POOL, PART_SEPARATORS, QUERY_NOTES
 
 
@@ -112,7 +113,9 @@ class Searcher:
 
     def _in_parts(self, name: str) -> Folded:
         if name not in self._parts:
-            texts = self.table[name]
+            is_op = name == "op"
+            texts = called_operators(self.timeline.recording).gather(self.table["stack"]) if is_op else self.table[name]
+            texts = texts.set(texts == "", None)
             distinct = texts.unique().drop_nulls()
             bounded = [in_parts(text, PART_SEPARATORS[name]) for text in distinct]
             self._parts[name] = Folded(texts.replace_strict(distinct, bounded, default=None, return_dtype=pl.String))

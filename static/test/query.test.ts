@@ -364,5 +364,5 @@ test('the word before the caret is what a suggestion replaces', () => {
     suggest('conv cat', 8, null).map((s) => [s.insert, s.from, s.to]),
     [['category:', 5, 8]],
   )
-  assert.deepEqual(suggest('', 0, null).map((s) => s.insert).length, 24)
+  assert.deepEqual(suggest('', 0, null).map((s) => s.insert).length, 25)
 })

@@ -96,10 +96,14 @@ class Finder {
       return lookUp(StackTexts.of(this.stacks).holding('either', test), data.freeStack)
     }
     if (field === 'file' || field === 'func') return this.ofStacks(StackTexts.of(this.stacks).holding(field, test))
+    if (field === 'op') {
+      const { stacks } = this
+      const texts = Array.from({ length: stacks.count }, (_, stack) => stacks.called(stack))
+      return this.ofStacks(textsHaving(inAll(texts, PART_SEPARATORS.op), test.parts))
+    }
     if (field === 'module' || field === 'shape' || field === 'dtype') {
       if (this.isLeftOut(field)) return this.nothing()
-      const separator = PART_SEPARATORS[field]
-      const texts = info[`${field}s`].map((text) => text && inParts(text, separator))
+      const texts = inAll(info[`${field}s`], PART_SEPARATORS[field])
       return lookUp(textsHaving(texts, test.parts), data[field])
     }
     if (field === 'meta') {
@@ -331,4 +335,9 @@ function halves(address: bigint): [hi: number, lo: number] {
 function isPool(pool: string, name: string): boolean {
   if (name === 'private') return pool !== '' && pool !== '(0, 0)'
   return pool === (name === 'default' ? '(0, 0)' : name === 'none' ? '' : name)
+}
+
+/** Empty ones stay empty: they have no part. */
+function inAll(texts: readonly string[], separator: string): string[] {
+  return texts.map((text) => text && inParts(text, separator))
 }

@@ -56,7 +56,7 @@ type Kind =
 export const FIELDS = vocabulary.query_fields as Record<Field, Kind>
 
 /** Of the fields whose texts consist of parts: what is between two of them. */
-export const PART_SEPARATORS: Record<'module' | 'shape' | 'dtype', string> = vocabulary.part_separators
+export const PART_SEPARATORS: Record<'op' | 'module' | 'shape' | 'dtype', string> = vocabulary.part_separators
 
 export const CATEGORIES: readonly string[] = vocabulary.categories
 /** Where a category comes from. */

@@ -45,6 +45,7 @@ export const FIELD_HELP: Record<Field, string> = {
   top: 'so many of the largest: 20',
   step: 'in this step: 3, 10..20; or in what is so annotated',
   meta: 'compile context, user metadata',
+  op: 'operator that the program called: softmax; *norm',
   module: 'module that made it, and all below: layers.7; layers.*.attn; inferred: dit:249.3',
   shape: 'shape of its tensor: 4x128; *x32000',
   dtype: 'type of its tensor: float32, *16',

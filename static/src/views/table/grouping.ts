@@ -57,9 +57,6 @@ export interface Groups {
   numberOf: ((group: number) => number) | null
 }
 
-/** Stacks in the query of an operator: more make it unreadable, and a link too long. */
-const MOST_STACKS = 50
-
 /** Why this device cannot be grouped this way; null when it can. */
 export function whyNot(grouping: Grouping, info: DeviceInfo, data: DeviceData): string | null {
   if (grouping === 'step') return stepsOf(info, data) ? null : 'no steps recorded'
@@ -183,15 +180,14 @@ function numbered(
   return { texts: [...numbers.keys()], stacksOf, of }
 }
 
-/** Operators that the stacks show; the query of one lists its stacks. */
+/** Operators that the stacks show. */
 function byOperator(data: DeviceData, stacks: Stacks): Groups {
-  const { texts: names, stacksOf, of } = numbered(data, stacks, (stack) => stacks.called(stack))
+  const { texts: names, of } = numbered(data, stacks, (stack) => stacks.called(stack))
   return {
     count: names.length,
     of,
     ...cut(names, names, 'no operator'),
-    queryOf: (group) =>
-      stacksOf[group].length <= MOST_STACKS ? stacksOf[group].map((stack) => `stack:${stack}`).join(' OR ') : null,
+    queryOf: (group) => (names[group] ? `op:${quoted(names[group])}` : '-op:*'),
     numberOf: null,
   }
 }

@@ -122,6 +122,12 @@ GIVEN: list[Case] = [
         3 / 4,
     ),
     ("offload", lambda: training(activation=50, state=100), ("state",), 1),
+    (
+        "offload",
+        lambda: training(activation=50, state=100, inside=(("/me/offload/offload.py", "forward"),)),
+        ("state",),
+        1,
+    ),
     ("kv-cache", lambda: serving(cache=100), ("cache",), 1 / 2),
 ]
 
@@ -209,6 +215,12 @@ NOT_GIVEN: list[tuple[str, Callable[[], Script]]] = [
     ("optimizer-state", lambda: serving(activation=100)),
     ("offload", lambda: training(activation=300, state=50)),
     ("offload", lambda: training(activation=50, state=100, inside=(("/app/policy.py", "cpu_offload"),))),
+    (
+        "offload",
+        lambda: training(
+            activation=50, state=100, inside=(("/env/site-packages/deepspeed/runtime/zero/offload_states.py", "load"),)
+        ),
+    ),
     ("kv-cache", lambda: training(activation=100, inside=(("/app/cache.py", "update"),), state=20)),
     ("kv-cache", lambda: serving(cache=100, cache_file=TORCH + "_inductor/codecache.py")),
     ("kv-cache", lambda: serving(cache=2, activation=100)),

@@ -357,7 +357,9 @@ def _offload(context: AdviceContext) -> Advice | None:
     size = context.bytes_at_peak(mask)
     if not context.trains or size < MUCH_STATE * context.timeline.peak_bytes:
         return None
-    if not context.is_much(size) or context.occurs(context.frames(r"(?i)offload")):
+    # The program's own files and folders may have any name.
+    offloads = context.functions(r"(?i)offload") | context.frames(r"(?i)-packages/\S*offload")
+    if not context.is_much(size) or context.occurs(offloads):
         return None
     copies = moved_each_step(context)
     return Advice(

@@ -45,27 +45,30 @@ def sorted_stacks(keys: list[bytes], count: int) -> tuple[np.ndarray, np.ndarray
     # The bytes of a key backwards are its numbers in big-endian order, outermost first: they sort as the stacks do.
     outer = [key[::-1] for key in keys]
     order = sorted(range(len(keys)), key=outer.__getitem__)
+    outer = list(map(outer.__getitem__, order))
     renumber = np.empty(len(keys), np.int32)
     renumber[order] = np.arange(len(keys), dtype=np.int32)
-    frame_order = _first_appearances([outer[i] for i in order], count)
-    del outer
+    frame_order = _first_appearances(outer, count)
     numbers = np.zeros(count, np.int32)
     numbers[frame_order] = np.arange(len(frame_order), dtype=np.int32)
-    lengths = np.fromiter((len(keys[i]) for i in order), np.int64, len(keys)) // NUMBER.itemsize
+    lengths = np.fromiter(map(len, outer), np.int64, len(outer)) // NUMBER.itemsize
     offsets = np.concatenate(([0], np.cumsum(lengths)))
-    return offsets, numbers[np.frombuffer(b"".join([keys[i] for i in order]), NUMBER)], renumber, frame_order
+    outer.reverse()
+    backwards = b"".join(outer)
+    del outer
+    return offsets, numbers[np.frombuffer(backwards[::-1], NUMBER)], renumber, frame_order
 
 
 def _first_appearances(outer: list[bytes], count: int) -> np.ndarray:
     """The distinct frames of stacks, each big-endian and outermost first, in the order of their first appearance."""
-    seen = np.zeros(count, bool)
+    seen, place = np.zeros(count, bool), np.zeros(count, np.int64)
     found = []
     # Some at a time: of stacks of a thousand frames, the numbers of all take more memory than the file.
     step = max(1, _AT_ONCE * len(outer) // max(1, sum(map(len, outer))))
     for begin in range(0, len(outer), step):
         values = np.frombuffer(b"".join(outer[begin : begin + step]), ">u4").astype(np.int64)
-        values = values[~seen[values]]
-        distinct, first = np.unique(values, return_index=True)
-        found.append(distinct[np.argsort(first)])
-        seen[distinct] = True
+        values = values[~seen[values]][::-1]
+        seen[values] = True
+        place[values] = np.arange(len(values))  # of several writes to one place, the last remains
+        found.append(values[place[values] == np.arange(len(values))][::-1])
     return np.concatenate(found) if found else np.zeros(0, np.int64)

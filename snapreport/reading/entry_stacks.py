@@ -6,7 +6,7 @@ import io
 import pickle
 import re
 from array import array
-from itertools import groupby, islice, repeat
+from itertools import islice, repeat
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from snapreport.reading.stacks import StackInterner
 NEW, UNREADABLE = -1, -2
 """Codes of values that were not added, and of those that cannot be."""
 _MOST_PLACES = 1 << 21  # that the decoder has: its table takes 16 bytes for each
+_AT_ONCE = 8  # lists, for which it is faster
 _MOST_SKIPPED = 64  # calls of the decoder, after some that were in vain
 _MOST_REFERENCES = 400  # of a new value, some in texts: more are unpickled in less time
 _REFERENCE = rb"(?:h.|j.{4})"
@@ -29,28 +30,20 @@ _INLINE = rb"(?:\x8c.|X.{4})" + _TEXT + rb"\x94"
 _LONG = b"|".join(rb"\x8a" + re.escape(bytes([n])) + b".{%d}" % n for n in range(1, 10))
 _NUMBER = rb"(?:K.|M..|J.{4}|[N\x88\x89]|" + _LONG + b")"  # and None, True, False
 _PAIRS = rb"(?:(?:" + _REFERENCE + b"|" + _INLINE + b")(?:" + _REFERENCE + b"|" + _INLINE + b"|" + _NUMBER + b"))++"
-_FRAME = rb"\}\x94\(" + _PAIRS + b"u"
-
-
-def _lists_of(item: bytes) -> re.Pattern[bytes]:
-    """Lists in batches, as pickle writes them."""
-    return re.compile(rb"\]\x94(?:\(" + item + rb"++e)*+(?:" + item + b"a)?", re.DOTALL)
-
-
-_OF_REFERENCES, _OF_FRAMES = _lists_of(_REFERENCE), _lists_of(b"(?:" + _REFERENCE + b"|" + _FRAME + b")")
+# Lists in batches, as pickle writes them.
+_OF_REFERENCES = re.compile(rb"\]\x94(?:\(" + _REFERENCE + rb"++e)*+(?:" + _REFERENCE + b"a)?", re.DOTALL)
 _REFERENCES = re.compile(_REFERENCE, re.DOTALL)
 _ITEMS = re.compile(b"(" + _REFERENCE + rb")|\}\x94\((" + _PAIRS + b")u", re.DOTALL)
-_VALUES = re.compile(
-    b"(" + _REFERENCE + rb")|(\x8c.|X.{4})(" + _TEXT + rb")\x94|(" + _NUMBER + b")", re.DOTALL
-)  # fmt: skip
+_VALUES = re.compile(_REFERENCE + b"|" + _INLINE + b"|" + _NUMBER, re.DOTALL)
+_TEXTS = {0x8C: 2, 0x58: 5}  # opcode of a text → bytes before it
 
 
 class Frames(Struct):
-    """A list of which some frames are no references. items: the bytes of a reference, or tokens of a frame's keys and
-    values. fills: memo places that it fills.
+    """A list of which some frames are no references. items: the bytes of a reference, and those of a frame's keys and
+    values in turn. fills: memo places that it fills.
     """
 
-    items: list[tuple[bytes, list[tuple[bytes, bytes, bytes, bytes]]]]
+    items: list[tuple[bytes, list[bytes]]]
     fills: int
 
 
@@ -121,6 +114,7 @@ class EntryStacks:
         self._codes = {b"N": 0}
         self._numbers = _Numbers(stacks, memo)
         self._decoder = _Decoder(self._numbers)
+        self._values: dict[bytes, Any] = {}  # of frames, by their bytes
 
     def of(self, data: bytes, begin: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, dict[int, Frames]]:
         """Int32 codes of the values ``data[begin:end]``. By row, those of ``NEW`` that hold frames."""
@@ -149,13 +143,16 @@ class EntryStacks:
         """
         codes = self._codes
         made: list[int] = []
-        for is_list, some in groupby(values, lambda one: one[1] is None and one[0][:1] == b"]"):
-            group = list(some)
-            new = list(dict.fromkeys(value for value, _, _ in group if value not in codes)) if is_list else []
-            if new:
+        begin = 0
+        for end in [*(i for i, (_, frames, _) in enumerate(values) if frames), len(values)]:
+            # Up to the next with frames that those after it may refer to.
+            group = values[begin : end + 1]
+            begin = end + 1
+            new = list(dict.fromkeys(value for value, frames, _ in group if value not in codes and frames is None))
+            if len(new) >= _AT_ONCE and all(value[:1] == b"]" for value in new):
                 codes.update(zip(new, map(self._stacks.register, self._decoder.keys(new)), strict=False))
             for value, frames, place in group:
-                if value not in codes or frames:
+                if value not in codes:
                     try:
                         codes[value] = self._code(value, frames, place)
                     except KeyError:
@@ -181,43 +178,48 @@ class EntryStacks:
             numbers.append(self._numbers[reference or own])
         return self._stacks.register(numbers.tobytes())
 
-    def _frame(self, tokens: list[tuple[bytes, bytes, bytes, bytes]], place: int) -> tuple[dict[str, Any], int]:
+    def _frame(self, tokens: list[bytes], place: int) -> tuple[dict[str, Any], int]:
         """A frame, and the place of the memo after it."""
-        values: list[Any] = []
-        for reference, head, text, number in tokens:
-            if reference:
-                values.append(self._memo.known_at(int.from_bytes(reference[1:], "little")))
-            elif head:
-                if int.from_bytes(head[1:], "little") != len(text):
-                    raise KeyError(text)
-                values.append(text.decode("utf-8", "surrogatepass"))
-                self._memo.objects[place] = values[-1]
+        values = list(map(self._values.get, tokens))
+        for i in [i for i, value in enumerate(values) if value is None]:
+            token = tokens[i]
+            head = _TEXTS.get(token[0])
+            if head:
+                if int.from_bytes(token[1:head], "little") != len(token) - head - 1:
+                    raise KeyError(token)
+                values[i] = self._memo.objects[place] = token[head:-1].decode("utf-8", "surrogatepass")
                 place += 1
-            else:
-                values.append(_number(number))
-        keys, items = values[::2], values[1::2]
-        if set(map(type, keys)) != {str} or any(
-            item is None and token[0] for item, token in zip(items, tokens[1::2], strict=True)
-        ):
+            elif token[0] in b"hj":
+                values[i] = self._memo.known_at(int.from_bytes(token[1:], "little"))
+                if values[i] is None:
+                    raise KeyError(token)
+                self._values[token] = values[i]
+            elif token != b"N":
+                values[i] = self._values[token] = _number(token)
+        keys: list[Any] = values[::2]
+        if set(map(type, keys)) != {str}:
             raise KeyError(tokens)
-        return dict(zip(keys, items, strict=True)), place
+        return dict(zip(keys, values[1::2], strict=True)), place
 
 
 def read_frames(value: bytes) -> tuple[bool, Frames | None]:
     """Whether a value can be added, and the items of a list unless all are references."""
     if value == b"N" or _OF_REFERENCES.fullmatch(value) or _REFERENCES.fullmatch(value):
         return True, None
-    if not _OF_FRAMES.fullmatch(value):
+    found = _ITEMS.findall(value, 2)
+    read = b"".join([reference or b"}\x94(%bu" % pairs for reference, pairs in found])
+    if value not in (b"]\x94(" + read + b"e", b"]\x94" + read + b"a"):
         return False, None
-    items = [(reference, _VALUES.findall(pairs)) for reference, pairs in _ITEMS.findall(value, 2)]
-    return True, Frames(items, 1 + sum(1 + sum(1 for token in tokens if token[1]) for _, tokens in items if tokens))
+    items = [(reference, _VALUES.findall(pairs)) for reference, pairs in found]
+    texts = sum(1 for _, tokens in items for token in tokens if token[0] in _TEXTS)
+    return True, Frames(items, 1 + texts + sum(1 for reference, _ in items if not reference))
 
 
 def _reference_to(place: int) -> bytes:
     return b"h" + bytes([place]) if place < 256 else b"j" + place.to_bytes(4, "little")
 
 
-def _number(raw: bytes) -> int | bool | None:
-    if raw[0] in b"N\x88\x89":
-        return {b"N": None, b"\x88": True, b"\x89": False}[raw]
+def _number(raw: bytes) -> int | bool:
+    if raw[0] in b"\x88\x89":
+        return raw == b"\x88"
     return int.from_bytes(raw[2 if raw[0] == LONG1 else 1 :], "little", signed=raw[0] in (LONG1, b"J"[0]))

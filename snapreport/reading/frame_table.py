@@ -114,6 +114,10 @@ class FrameTable:
             filename, line, name = frame["filename"], frame["line"], frame["name"]
         except KeyError as error:
             raise SnapshotError(f"frame without {error}") from None
+        if len(frame) == 3 and type(filename) is str and type(name) is str and type(line) is int:
+            number = self._numbers.get((filename, line, name))
+            if number is not None:
+                return number
         line = integer(line, "frame", "line", (INT64[0], UINT64[1]))
         if line > INT64[1]:  # no line, -1, written as an unsigned number
             line -= 1 << 64

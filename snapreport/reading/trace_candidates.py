@@ -15,7 +15,7 @@ from snapreport.reading.entry_layouts import (
 )
 from snapreport.reading.entry_memo import POOL, UNKNOWN, Memo, TokenCodes
 from snapreport.reading.entry_stacks import UNREADABLE, EntryStacks, Frames
-from snapreport.reading.entry_tokens import REFERENCES, Entry, Incomplete, Unusual, read_entry
+from snapreport.reading.entry_tokens import MEMOIZE, REFERENCES, Entry, Incomplete, Unusual, read_entry
 from snapreport.reading.events import KEYS, Codes
 from snapreport.reading.fields import MAX_SIZE
 from snapreport.reading.parsed_entries import Columns
@@ -80,6 +80,9 @@ class CandidateReader:
         source = Bytes(data)
         starts = source.starts(self._layouts[0].first, at, self._width) if self._layouts else np.zeros(0, np.int64)
         starts = starts[: most + 1]
+        # Another trace may begin: a list, MEMOIZE and MARK.
+        later = np.flatnonzero((source.bytes[starts[1:] - 1] == _MARK) & (source.bytes[starts[1:] - 2] == MEMOIZE))
+        starts = starts[: later[0] + 2] if len(later) else starts
         following = int(starts[-1]) if len(starts) else -1
         found = self._empty(source, starts, following)
         if len(found.starts):

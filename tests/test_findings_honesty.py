@@ -251,3 +251,10 @@ def test_generated_requests_fail_for_want_of_a_piece() -> None:
             if finding.kind == "oom":
                 assert finding.evidence["device_free_bytes"] < finding.evidence["new_segment_bytes"]
                 assert finding.evidence["verdict"] != "limit"
+
+
+@pytest.mark.parametrize("name", ["leak", "churn"])
+def test_a_projection_to_queries_keys_and_values_is_no_vocabulary(name: str) -> None:
+    """Of layers that run once or twice in a pass, and a third of whose outputs is copied next."""
+    advice = [finding for finding in told(corpus.path_of(name))[1] if finding.kind == "advice"]
+    assert advice and "full-logits" not in {finding.evidence["rule"] for finding in advice}

@@ -11,6 +11,7 @@ from snapreport.findings.advice_births import LINEAR, births
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
 from snapreport.findings.graphs import backward_passes
 from snapreport.findings.live import names_of
+from snapreport.findings.repeated_layers import MAX_OUTPUT_RATIO
 from snapreport.number_format import share_text
 from snapreport.sentence import sentence
 from snapreport.timeline.phases import NONE
@@ -19,6 +20,8 @@ _ELEMENT_SIZES = (4, 2)
 _NEIGHBOURS = 4
 _MAX_USED_SHARE = 0.5
 _MIN_BYTES = 1 << 23
+# Words of a vocabulary, and least of them per unit of width: with fewer, as the 7.8 of LLaMA, other layers look alike.
+_MAX_WORDS, _LEAST_WORDS = 1 << 20, 8
 _MAX_PASSES = 2  # live at the peak from one line: a line with more runs in every layer, as for queries and keys
 
 
@@ -106,16 +109,23 @@ def _most_runs(context: AdviceContext) -> np.ndarray:
 
 
 def _row(context: AdviceContext, row: int, whole: int) -> int:
-    """Bytes of the logits of one position; 0 where no weight and input fit."""
+    """Bytes of the logits of one position; 0 where no weight and input fit, or where the first that fit are of another
+    layer. Its input is what was allocated last before it, but for statistics of a normalisation: a projection to
+    queries, keys and values, 3 C from C, would fit one of 6 C from C / 2 with an older mask of a dropout.
+    """
     born = context.born[row]
     alive = (context.born < born) & (context.freed > born)
     first = births(context).rows[births(context).forward][:1]
     before = context.born < context.born[first].max(initial=0)
     weights = np.unique(context.size[alive & (context.category("parameter") | before)])
-    inputs = np.unique(context.size[alive & context.category("activation", "temporary")])
-    for bytes_of in _ELEMENT_SIZES:
-        for weight in weights[weights >= _MIN_BYTES].tolist():
-            for hidden in inputs[(inputs < whole) & (inputs >= 1 << 16)].tolist():
+    inputs = np.flatnonzero(alive & context.category("activation", "temporary"))
+    latest = context.size[inputs[np.argsort(-context.born[inputs], kind="stable")]].tolist()
+    least = max(latest[:_NEIGHBOURS], default=0) / MAX_OUTPUT_RATIO
+    for hidden in dict.fromkeys(latest):
+        if not max(least, 1 << 16) <= hidden < whole:
+            continue
+        for bytes_of in _ELEMENT_SIZES:
+            for weight in weights[weights >= _MIN_BYTES].tolist():
                 square, rest = divmod(hidden * weight, bytes_of * whole)
                 width = isqrt(square)
                 if (
@@ -127,6 +137,6 @@ def _row(context: AdviceContext, row: int, whole: int) -> int:
                 ):
                     continue
                 words = weight // (width * bytes_of)
-                if words > 8 * width and words * (hidden // width) == whole:
-                    return int(words * bytes_of)
+                if words <= _MAX_WORDS and words * (hidden // width) == whole:
+                    return int(words * bytes_of) if words > _LEAST_WORDS * width else 0
     return 0

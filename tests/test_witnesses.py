@@ -38,6 +38,7 @@ CAUSES = {
     "crowded": "ChurnEvidence garbage-collection-threshold",
     "cycles": "CycleEvidence",
     "emptied": "ChurnEvidence empty-cache",
+    "floated": "chunked-loss",
     "evaluated_words": "no-grad sdpa-math-kernel",
     "grown_lengths": "OversizedEvidence expandable-segments",
     "host": "LiveAtEndEvidence",
@@ -129,6 +130,11 @@ def test_workspaces_beside_products_hide_nothing(tmp_path: Path, name: str, size
     path.write_bytes(pickle.dumps({**raw, "device_traces": [[events[0], *changed], *raw["device_traces"][1:]]}))
     rules = [labels(finding) for finding in findings(snapreport.load(path)) if finding.kind == "advice"]
     assert rules[0] == next(labels(finding) for finding in found(name) if finding.kind == "advice")
+
+
+def test_gradients_of_a_backward_pass_with_stack_traces_are_no_one_hot_vectors() -> None:
+    """Float gradients of logits under autocast, then their 16-bit copy: half as many bytes, as of 64-bit integers."""
+    assert not {"one-hot", "full-logits"} & {labels(finding) for finding in found("floated")}
 
 
 def test_a_whole_graph_is_not_halved() -> None:

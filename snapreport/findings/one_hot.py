@@ -46,13 +46,15 @@ def one_hot(context: AdviceContext) -> Advice | None:
     every = births(context)
     rows, size = every.rows, every.size
     function = context.function_of_frame[context.innermost()][every.stack]
-    by_engine = np.unique(size[every.stack == 0])
+    # Where C++ frames are recorded, the backward pass has stack traces, too.
+    is_gradient = (every.stack == 0) | context.phases.runs(BACKWARD)[every.stack]
+    by_engine = np.unique(size[is_gradient])
     mask = np.zeros(len(context.size), bool)
     in_module = (context.phases.innermost == FORWARD)[every.stack]
     passes = int(backward_passes(context)[-1])
     for bytes_of in (4, 2):
         times = _INDEX_BYTES // bytes_of
-        large = (size % times == 0) & (size >= times * (1 << 20)) & (every.stack > 0) & ~np.isin(size, by_engine)
+        large = (size % times == 0) & (size >= times * (1 << 20)) & ~is_gradient & ~np.isin(size, by_engine)
         # A loss has one in each step; casts and products within a layer are as many as there are layers.
         # In a module, larger tensors may be of another type: there the cast follows, and frees the integers.
         large &= ~in_module | is_cast(context, times)

@@ -201,6 +201,25 @@ def adapters() -> None:
         optimizer.zero_grad()
 
 
+def floated() -> None:
+    """A language model under autocast, whose loss takes its 16-bit logits in 32 bits; one layer, queries, keys and values
+    by one projection. Recorded with C++ frames, which the backward pass has, too.
+    """
+    words, first = nn.Embedding(16384, 512).cuda(), nn.LayerNorm(512).cuda()
+    project, last = nn.Linear(512, 3 * 512).cuda(), nn.Linear(512, 16384).cuda()
+    optimizer = torch.optim.SGD([p for layer in (words, first, project, last) for p in layer.parameters()])
+    for _ in range(3):
+        index = torch.zeros(6, 512, dtype=torch.long, device="cuda")
+        with torch.autocast("cuda", torch.bfloat16):
+            hidden = functional.dropout(words(index), 0.1)
+            query, key, value = (part.contiguous() for part in project(first(hidden)).chunk(3, -1))
+            logits = last(hidden + functional.scaled_dot_product_attention(query, key, value))
+            loss = functional.cross_entropy(logits.float().flatten(0, 1), index.flatten())
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
 def replaced() -> None:
     """A model of another width is loaded beside the first, before recording starts."""
     old, new = network(1536, 8), network(1024, 12)
@@ -213,7 +232,9 @@ def replaced() -> None:
 
 if PROGRAM != "replaced":
     torch.cuda.memory._record_memory_history(
-        stacks="python", max_entries=1_000_000, **{"record_pinned_host_memory": True} if PROGRAM == "host" else {}
+        stacks="all" if PROGRAM == "floated" else "python",
+        max_entries=1_000_000,
+        **{"record_pinned_host_memory": True} if PROGRAM == "host" else {},
     )
 globals()[PROGRAM]()
 torch.cuda.memory._dump_snapshot(OUT)

@@ -202,8 +202,8 @@ def adapters() -> None:
 
 
 def floated() -> None:
-    """A language model under autocast, whose loss takes its 16-bit logits in 32 bits; one layer, queries, keys and values
-    by one projection. Recorded with C++ frames, which the backward pass has, too.
+    """A language model under autocast, whose loss takes its 16-bit logits in 32 bits; one layer, with one projection to
+    queries, keys and values. Recorded with C++ frames, which the backward pass has, too.
     """
     words, first = nn.Embedding(16384, 512).cuda(), nn.LayerNorm(512).cuda()
     project, last = nn.Linear(512, 3 * 512).cuda(), nn.Linear(512, 16384).cuda()

@@ -56,15 +56,20 @@ class FrameTable:
 
     def numbers(self, frames: Sequence[Any], where: Where, row: int) -> array[int]:
         """The numbers of the frames of one list, new ones included."""
-        numbers: list[Any] = list(map(self._by_identity.get, map(id, frames)))
+        known = self._by_identity
+        numbers: list[Any] = list(map(known.get, map(id, frames)))
         for i in [i for i, number in enumerate(numbers) if number is None] if None in numbers else ():
+            frame = frames[i]
+            numbers[i] = known.get(id(frame))  # a list may have a frame many times
+            if numbers[i] is not None:
+                continue
             try:
-                numbers[i] = self.number(frames[i])
+                numbers[i] = self.number(frame)
             except SnapshotError as error:
                 raise SnapshotError(f"{where(row)}.frames[{i}]: {error}") from None
             if not self.is_full:
-                self._by_identity[id(frames[i])] = numbers[i]
-                self._alive.append(frames[i])
+                known[id(frame)] = numbers[i]
+                self._alive.append(frame)
         return array(NUMBER.char, numbers)
 
     def numbers_at_once(self, frames: np.ndarray) -> np.ndarray:

@@ -56,7 +56,7 @@ def sorted_stacks(keys: list[bytes], count: int) -> tuple[np.ndarray, np.ndarray
     outer.reverse()
     backwards = b"".join(outer)
     del outer
-    return offsets, numbers[np.frombuffer(backwards[::-1], NUMBER)], renumber, frame_order
+    return offsets, numbers[np.frombuffer(backwards, NUMBER.newbyteorder(">"))[::-1]], renumber, frame_order
 
 
 def _first_appearances(outer: list[bytes], count: int) -> np.ndarray:

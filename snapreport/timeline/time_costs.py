@@ -110,11 +110,12 @@ def _by_reason(causes: pl.DataFrame, timelines: Sequence[Timeline]) -> pl.DataFr
     calls = causes.filter(pl.col("cause") == "cudaFree").sort("begin")
     if calls.is_empty() or freed.is_empty():
         return causes
-    near = calls.join_asof(freed, left_on="begin", right_on="time", strategy="nearest")
-    # The event is recorded right before the call or right after it.
-    is_near = pl.col("time").is_between(pl.col("begin") - FREE_DISTANCE, pl.col("end") + FREE_DISTANCE)
-    named = near.with_columns(cause=pl.when(is_near).then("reason").otherwise("cause")).select(causes.columns)
-    return pl.concat([causes.filter(pl.col("cause") != "cudaFree"), named])
+    # The event is recorded right before the call or right after it: a call may take longer than the next one is away.
+    for moment in ("begin", "end"):
+        calls = calls.sort(moment).join_asof(freed, left_on=moment, right_on="time", strategy="nearest")
+        is_near = (pl.col("time") - pl.col(moment)).abs() <= FREE_DISTANCE
+        calls = calls.with_columns(cause=pl.when(is_near).then("reason").otherwise("cause")).select(causes.columns)
+    return pl.concat([causes.filter(pl.col("cause") != "cudaFree"), calls])
 
 
 def _segments_freed(timeline: Timeline) -> pl.DataFrame:

@@ -31,6 +31,7 @@ CAUSES = {
     "adapters": "frozen-base",
     "categorical": "one-hot-inputs",
     "chat": "kv-cache",
+    "citation": "mixed-precision",
     "citations": "checkpointing",
     "clients": "collected-weights",
     "codebook": "distance-matrix accumulation",
@@ -137,8 +138,12 @@ def test_gradients_of_a_backward_pass_with_stack_traces_are_no_one_hot_vectors()
     assert not {"one-hot", "full-logits"} & {labels(finding) for finding in found("floated")}
 
 
-def test_a_whole_graph_is_not_halved() -> None:
-    assert "accumulation" not in {labels(finding) for finding in found("citations")}
+@pytest.mark.parametrize("name", ["citation", "citations"])
+def test_a_whole_graph_is_not_halved(name: str) -> None:
+    """``citation`` has C++ frames: a line that sends messages has several stack traces, of which one is saved for the
+    backward pass.
+    """
+    assert not {"accumulation", "data-on-device"} & {labels(finding) for finding in found(name)}
 
 
 def test_a_data_set_stays_where_a_batch_is_halved() -> None:

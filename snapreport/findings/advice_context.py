@@ -25,7 +25,7 @@ from snapreport.sentence import bytes_part, sentence
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.activity import GRAPH_DROPPED, INFERENCE, UNKNOWN
 from snapreport.timeline.build import DeviceTimeline
-from snapreport.timeline.own_code import own_code
+from snapreport.timeline.own_code import own_code, python_calls
 from snapreport.timeline.phases import FORWARD, NONE, StackPhases, stack_phases
 from snapreport.vocabulary import CATEGORIES
 
@@ -222,7 +222,9 @@ class AdviceContext:
         """
         by_frames = self.phases.innermost == FORWARD
         saved = np.bincount(self.stack, self.size * self.category("activation"), len(by_frames))
-        elsewhere = (self.phases.innermost == NONE) & (saved > 0)
+        # With C++ frames each operator of a line has a stack trace of its own.
+        calls = python_calls(self.snapshot.recording)
+        elsewhere = (self.phases.innermost == NONE) & (np.bincount(calls, saved)[calls] > 0)
         elsewhere[0] = False
         return np.asarray(by_frames | elsewhere if saved[elsewhere].sum() > saved[by_frames].sum() else by_frames)
 

@@ -9,6 +9,7 @@ data, ``model_libraries.toml``; launching lines are recognised from the trace.
 from __future__ import annotations
 
 import functools
+import itertools
 import tomllib
 from importlib import resources
 
@@ -17,6 +18,7 @@ import polars as pl
 from msgspec import Struct
 
 from snapreport.memoize import memoize
+from snapreport.reading.fields import numbering
 from snapreport.reading.noise import NOISE, PYTHON, recorded_flags
 from snapreport.reading.recording import Recording
 from snapreport.reading.stack_marks import innermost_marked
@@ -111,6 +113,18 @@ def own_code(recording: Recording) -> np.ndarray:
     flags = recorded_flags(recording)
     own: np.ndarray = (flags & PYTHON != 0) & (flags & NOISE == 0) & ~is_library(recording.frames).to_numpy()
     return own
+
+
+@memoize
+def python_calls(recording: Recording) -> np.ndarray:
+    """Int64 per stack: the number of its Python frames, without runtime noise, as a whole; equal where these are."""
+    flags = recorded_flags(recording)
+    wanted = ((flags & PYTHON != 0) & (flags & NOISE == 0))[recording.stack_frames]
+    flat = recording.stack_frames[wanted]
+    bounds = np.concatenate(([0], np.cumsum(wanted)))[recording.stack_offsets] * flat.itemsize
+    raw = flat.tobytes()
+    number: dict[bytes, int] = numbering()
+    return np.fromiter((number[raw[a:b]] for a, b in itertools.pairwise(bounds.tolist())), np.int64)
 
 
 def frame_line(recording: Recording, frame: int) -> str:

@@ -1,11 +1,12 @@
 """``remedy_pairs.py OUT PROGRAM [REMEDY]`` runs a program of the folder ``pairs`` and dumps a snapshot to OUT, also
 when it runs out of memory, and then exits with 3; ``remedy_pairs.py --list`` prints them all with their remedies, as
-JSON: {program: {remedy: rule}}.
+JSON: {program: {remedy: rule}}. ``STACKS=all`` in the environment records C++ frames, too.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 
 import pairs.hasty
@@ -24,7 +25,7 @@ if OUT == "--list":
     print(json.dumps({name: remedies for name, (_, remedies) in PROGRAMS.items()}))
 else:
     torch.backends.cudnn.enabled = False
-    torch.cuda.memory._record_memory_history(stacks="python", max_entries=1_000_000)
+    torch.cuda.memory._record_memory_history(stacks=os.environ.get("STACKS", "python"), max_entries=1_000_000)
     try:
         PROGRAMS[PROGRAM][0]()
     except torch.OutOfMemoryError:

@@ -2,7 +2,8 @@
 untested where nobody has larger ones.
 
 Each is a program of ``fakecuda/programs``, by its name there, recorded with PyTorch 2.15 over the fake CUDA driver, or
-``tight``: the first sample's program on a device of 6 GiB, with PyTorch 2.9.
+``tight``: the first sample's program on a device of 6 GiB, with PyTorch 2.9. ``_native``: with C++ frames (``STACKS=all``),
+where each operator of a line has a stack trace of its own.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ CAUSES = {
     "adapters": "frozen-base",
     "categorical": "one-hot-inputs",
     "chat": "kv-cache",
-    "citation": "mixed-precision",
+    "categorical_native": "one-hot-inputs",
+    "citation_native": "mixed-precision",
     "citations": "checkpointing",
     "clients": "collected-weights",
     "codebook": "distance-matrix accumulation",
@@ -54,6 +56,7 @@ CAUSES = {
     "replaced": "second-model",
     "retried": "OomEvidence exception-holds",
     "search": "distance-chunks",
+    "search_native": "distance-chunks",
     "served": "cast-on-device",
     "split": "FragmentationEvidence max-split-size",
     "stored": "retained-graphs",
@@ -138,11 +141,9 @@ def test_gradients_of_a_backward_pass_with_stack_traces_are_no_one_hot_vectors()
     assert not {"one-hot", "full-logits"} & {labels(finding) for finding in found("floated")}
 
 
-@pytest.mark.parametrize("name", ["citation", "citations"])
+@pytest.mark.parametrize("name", ["citation_native", "citations"])
 def test_a_whole_graph_is_not_halved(name: str) -> None:
-    """``citation`` has C++ frames: a line that sends messages has several stack traces, of which one is saved for the
-    backward pass.
-    """
+    """With C++ frames a line that sends messages has several stack traces, of which one is saved for the backward pass."""
     assert not {"accumulation", "data-on-device"} & {labels(finding) for finding in found(name)}
 
 

@@ -216,15 +216,18 @@ class AdviceContext:
         return stack_phases(self.snapshot.recording)
 
     @cached_property
+    def calls(self) -> np.ndarray:
+        """Int64 per stack, of its Python frames; with C++ frames each operator of a line has a stack of its own."""
+        return python_calls(self.snapshot.recording)
+
+    @cached_property
     def forward(self) -> np.ndarray:
         """Bool per stack: of a forward pass. Where most of what a backward pass frees comes from the program's own
         functions, with no module around them, these are its forward pass.
         """
         by_frames = self.phases.innermost == FORWARD
         saved = np.bincount(self.stack, self.size * self.category("activation"), len(by_frames))
-        # With C++ frames each operator of a line has a stack trace of its own.
-        calls = python_calls(self.snapshot.recording)
-        elsewhere = (self.phases.innermost == NONE) & (np.bincount(calls, saved)[calls] > 0)
+        elsewhere = (self.phases.innermost == NONE) & (np.bincount(self.calls, saved)[self.calls] > 0)
         elsewhere[0] = False
         return np.asarray(by_frames | elsewhere if saved[elsewhere].sum() > saved[by_frames].sum() else by_frames)
 

@@ -31,9 +31,9 @@ def _is_beside(context: AdviceContext, size: int, made: np.ndarray) -> bool:
 def is_cast(context: AdviceContext, times: int) -> np.ndarray:
     """Bool per birth: followed by one of the same line with 1/``times`` of its bytes, and freed before any other."""
     every = births(context)
-    size, stack = every.size, every.stack
+    size, calls = every.size, every.calls
     following = np.append(context.born[every.rows], [len(context.timeline.events)] * 2)[2:]
-    cast = (size[:-1] == times * size[1:]) & (stack[:-1] == stack[1:])
+    cast = (size[:-1] == times * size[1:]) & (calls[:-1] == calls[1:])
     return np.asarray(np.append(cast, False) & (context.freed[every.rows] <= following))
 
 
@@ -131,7 +131,7 @@ def one_hot_inputs(context: AdviceContext) -> Advice | None:
         for at in np.flatnonzero(joined).tolist():
             # Parts of one line, whose sizes add up to that of the join.
             first = at
-            while first > 0 and stack[first - 1] == stack[at - 1] and size[first:at].sum() < size[at]:
+            while first > 0 and every.calls[first - 1] == every.calls[at - 1] and size[first:at].sum() < size[at]:
                 first -= 1
             if at - first >= 2 and size[first:at].sum() == size[at] and _have_indices(context, rows[first:at]):
                 mask[rows[first : at + 2]] = True

@@ -163,7 +163,9 @@ def distance_chunks(context: AdviceContext) -> Advice | None:
     later = np.append(context.born[rows], np.zeros(_NEIGHBOURS, np.int64))[_NEIGHBOURS:]
     passing = context.freed[rows] < later
     by_program = context.own_frames[context.innermost()][stack] & ~every.forward & passing
-    alike = (stack[:-1] == stack[1:]) & (size[:-1] == size[1:]) & (size[:-1] >= _MIN_BYTES) & by_program[:-1]
+    alike = (
+        (every.calls[:-1] == every.calls[1:]) & (size[:-1] == size[1:]) & (size[:-1] >= _MIN_BYTES) & by_program[:-1]
+    )
     mask = np.zeros(len(context.size), bool)
     known: dict[tuple[int, int], bool] = {}
     for at in np.flatnonzero(alike).tolist():
@@ -171,7 +173,8 @@ def distance_chunks(context: AdviceContext) -> Advice | None:
         if key not in known:
             known[key] = _is_sum_of_norms(context, int(rows[at]), int(size[at]))
         if known[key]:
-            mask |= (context.stack == stack[at]) & context.as_large(size[at]) & (context.born >= 0)
+            of_line = context.calls[context.stack] == every.calls[at]
+            mask |= of_line & context.as_large(size[at]) & (context.born >= 0)
     bytes_ = context.bytes_at_peak(mask)
     if not context.is_much(bytes_):
         return None

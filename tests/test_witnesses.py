@@ -2,7 +2,7 @@
 untested where nobody has larger ones.
 
 Each is a program of ``fakecuda/programs``, by its name there, recorded with PyTorch 2.15 over the fake CUDA driver, or
-``tight``: the first sample's program on a device of 6 GiB, with PyTorch 2.9. ``_native``: with C++ frames (``STACKS=all``),
+``tight``: the first sample's program on a device of 6 GiB, with PyTorch 2.9. ``_native``: C++ frames (``STACKS=all``),
 where each operator of a line has a stack trace of its own.
 """
 
@@ -143,7 +143,7 @@ def test_gradients_of_a_backward_pass_with_stack_traces_are_no_one_hot_vectors()
 
 @pytest.mark.parametrize("name", ["citation_native", "citations"])
 def test_a_whole_graph_is_not_halved(name: str) -> None:
-    """With C++ frames a line that sends messages has several stack traces, of which one is saved for the backward pass."""
+    """With C++ frames a line that sends messages has several stack traces; what one of them allocates is saved."""
     assert not {"accumulation", "data-on-device"} & {labels(finding) for finding in found(name)}
 
 

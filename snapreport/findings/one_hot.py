@@ -104,11 +104,12 @@ def _smoothed_labels(context: AdviceContext) -> np.ndarray:
     rows, size, stack = every.rows, every.size, every.stack
     divergence = context.frames(r"torch/nn/functional\.py kl_div$")[stack]
     by_program = context.own_frames[context.innermost()][stack] & (context.phases.innermost == NONE)[stack]
+    in_program = (stack > 0) & ~context.phases.runs(BACKWARD)[stack]
     passes = backward_passes(context)[context.born[rows]]
     for run in np.unique(passes[divergence]).tolist():
         inside = np.flatnonzero(divergence & (passes == run))
         whole = int(size[inside].max())
-        before = np.flatnonzero((passes == run) & (size == whole) & (stack > 0) & (np.arange(len(size)) < inside[0]))
+        before = np.flatnonzero((passes == run) & (size == whole) & in_program & (np.arange(len(size)) < inside[0]))
         # The logits, their logarithms, which the backward pass frees, and the labels, which it does not.
         freed_in = context.free_stack[rows[before]]
         kept = (freed_in > 0) & ~context.phases.runs(BACKWARD)[freed_in]

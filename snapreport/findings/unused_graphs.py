@@ -34,30 +34,31 @@ def _unused(context: AdviceContext) -> np.ndarray:
     frees = context.free_stack
     by_backward = forward & (context.freed < last) & ((frees == 0) | context.phases.runs(BACKWARD)[frees])
     by_backward[len(context.recorded.allocations) :] = False  # requests that failed
-    used = np.bincount(context.stack[by_backward], minlength=len(phase)) > 0
+    calls = context.calls[context.stack]
+    used = np.bincount(calls[by_backward], minlength=len(phase)) > 0
     if not by_backward.any():
         return found  # retain_graph=True: what no backward pass frees may have been used
     outside = (frees > 0) & ~is_among(phase, (FORWARD, BACKWARD))[frees] & (context.freed < last)
-    rows = np.flatnonzero(forward & outside & ~used[context.stack])
+    rows = np.flatnonzero(forward & outside & ~used[calls])
     if not len(rows):
         return found
     # Frees with no allocation between them free one graph; the last made and freed is the output, which is needed
     # anyway, if that is not of the program's own lines.
     table = pl.DataFrame(
-        {"row": rows, "graph": births_until(context)[context.freed[rows]], "stack": context.stack[rows]}
+        {"row": rows, "graph": births_until(context)[context.freed[rows]], "calls": calls[rows]}
     ).with_columns(born=pl.Series(context.born[rows]), freed=pl.Series(context.freed[rows]))
     graphs = table.group_by("graph").agg(
-        n=pl.len(), lines=pl.col("stack").n_unique(), first=pl.col("born").min(), end=pl.col("born").max()
+        n=pl.len(), lines=pl.col("calls").n_unique(), first=pl.col("born").min(), end=pl.col("born").max()
     )
     graphs = graphs.filter((pl.col("n") >= FEWEST_TENSORS) & (pl.col("lines") >= FEWEST_LINES))
     every = births_without_workspaces(context)
-    order, stack = context.born[every.rows[every.forward]], every.stack[every.forward]
+    order, lines_of = context.born[every.rows[every.forward]], every.calls[every.forward]
     dense = [
-        count >= DENSE * len(np.unique(stack[slice(*np.searchsorted(order, (first, end + 1)))]))
+        count >= DENSE * len(np.unique(lines_of[slice(*np.searchsorted(order, (first, end + 1)))]))
         for count, first, end in graphs.select("lines", "first", "end").rows()
     ]
     numbers = graphs.filter(pl.Series(dense, dtype=pl.Boolean))["graph"].implode()
-    of_graphs = table.filter(pl.col("graph").is_in(numbers))["stack"].to_numpy()
+    of_graphs = table.filter(pl.col("graph").is_in(numbers))["calls"].to_numpy()
     # Several graphs may go at once, or stay to the end: they come from the same lines.
     lines = np.bincount(of_graphs, minlength=len(phase)) > 0
     inner = table.filter(is_inner("born", "freed"))["row"].to_numpy()
@@ -66,4 +67,4 @@ def _unused(context: AdviceContext) -> np.ndarray:
     failed = np.array(context.timeline.oom_events, np.int64)
     ends = np.append(failed, last)[np.searchsorted(failed, context.born, "right")]
     found |= forward & (context.freed >= ends)
-    return np.asarray(found & lines[context.stack])
+    return np.asarray(found & lines[calls])

@@ -221,6 +221,11 @@ class AdviceContext:
         return python_calls(self.snapshot.recording)
 
     @cached_property
+    def without_python(self) -> np.ndarray:
+        """Bool per stack: the empty one, and those of C++ alone, as threads of autograd have."""
+        return np.asarray(self.calls == self.calls[0])
+
+    @cached_property
     def forward(self) -> np.ndarray:
         """Bool per stack: of a forward pass. Where most of what a backward pass frees comes from the program's own
         functions, with no module around them, these are its forward pass.

@@ -99,12 +99,12 @@ def distance_matrix(context: AdviceContext) -> Advice | None:
             known[key] = _is_difference(context, rows[at], int(size[at]), int(size[at + 2]))
         if known[key]:
             output = max(output, int(size[at + 2]))
-            of_lines = is_among(context.stack, stack[[at, at + 1]].tolist())
+            of_lines = is_among(context.calls, every.calls[[at, at + 1]].tolist())[context.stack]
             mask |= of_lines & context.as_large(size[at]) & (context.born >= 0)
     if not output:
         return None
     # Their gradients are as large, and sums over one axis of those take scratch memory while they are alive.
-    engine = (context.stack == 0) & (context.born >= 0)
+    engine = context.without_python[context.stack] & (context.born >= 0)
     whole = engine & np.isin(context.size, np.unique(context.size[mask]))
     beside = bytes_over_time(context.timeline, np.flatnonzero(whole))[context.born + 1] > 0
     mask |= engine & beside & (context.size > output)

@@ -287,9 +287,14 @@ def _loss_sized(context: AdviceContext) -> np.ndarray:
     found: np.ndarray = loss | (alike & (context.born >= 0))
     if largest < MIN_BYTES // 2:
         return np.asarray(loss)
-    scratch = (context.stack == 0) & (context.born >= 0) & (context.size > largest) & (context.size % largest == 0)
+    scratch = (
+        context.without_python[context.stack]
+        & (context.born >= 0)
+        & (context.size > largest)
+        & (context.size % largest == 0)
+    )
     if scratch.any():
-        gradients = np.flatnonzero(alike & (context.stack == 0))
+        gradients = np.flatnonzero(alike & context.without_python[context.stack])
         found |= scratch & (bytes_over_time(context.timeline, gradients)[context.born + 1] > 0)
     return found
 

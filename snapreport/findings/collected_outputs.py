@@ -101,7 +101,7 @@ def _find_collections(context: AdviceContext) -> _Collections:
     # What they are joined into is as large as they all are; a line may compute something of each of them, too.
     sizes, counts = np.unique(context.size[rows], return_counts=True)
     last = int(context.born[rows].max(initial=0))
-    later = (context.born > last) & (context.stack > 0)
+    later = (context.born > last) & ~context.without_python[context.stack]
     while_all = np.flatnonzero(later & (context.born < context.freed[rows].min(initial=len(context.timeline.events))))
     _, line, n = np.unique(context.stack[while_all], return_inverse=True, return_counts=True)
     joined = np.union1d(
@@ -121,7 +121,10 @@ def _collected(context: AdviceContext) -> np.ndarray:
     if kind not in (INFERENCE, TRAINING):
         return np.zeros(0, np.int64)
     every = births(context)
-    kept = context.category("activation", "temporary", "unknown", "input")[every.rows] & (every.stack > 0)
+    kept = (
+        context.category("activation", "temporary", "unknown", "input")[every.rows]
+        & ~context.without_python[every.stack]
+    )
     born, freed = context.born[every.rows], context.freed[every.rows]
     epoch = np.zeros(len(born), np.int64)
     if kind == TRAINING:

@@ -30,7 +30,7 @@ def notebook_of(snapshot: snapreport.Snapshot) -> bytes:
 def test_a_cell_s_output_is_the_report(chromium: Browser) -> None:
     snapshot = snapreport.load(corpus.WITNESSES / "codebook.pickle.xz")
     files = {
-        "/": (HERE / "index.html").read_bytes(),
+        "/": (HERE / "page.htm").read_bytes(),
         "/notebook.ipynb": notebook_of(snapshot),
         **{f"/extension/{name}": (HERE / name).read_bytes() for name in ("package.json", "extension.js")},
     }

@@ -18,7 +18,7 @@ export const MEASURE_NAMES: Record<Measure, string> = {
   allocated: 'Bytes allocated in the trace',
   allocations: 'Allocations in the trace',
   growth: 'Growth between two moments',
-  reserved: 'Reserved bytes, by who caused cudaMalloc',
+  reserved: 'Reserved bytes by cudaMalloc',
   diff: 'Difference to the other snapshot',
 }
 

@@ -11,6 +11,7 @@ import pytest
 from cli import in_process
 from playwright.sync_api import Browser
 from served import served
+from waiting import GUARD_SECONDS
 
 import snapreport
 
@@ -44,6 +45,7 @@ def test_it_shows_the_bytes_at_the_peak(sample: str, chromium: Browser, tmp_path
 
     with served(SPEEDSCOPE, {"/profile.json": (tmp_path / "profile.json").read_bytes()}) as address:
         page = chromium.new_page(viewport={"width": 1300, "height": 900})
+        page.set_default_timeout(1000 * GUARD_SECONDS)
         errors: list[str] = []
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.goto(f"{address}/#profileURL={address}/profile.json")

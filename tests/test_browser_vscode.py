@@ -9,6 +9,7 @@ import corpus
 import pytest
 from playwright.sync_api import Browser
 from served import served
+from waiting import GUARD_SECONDS
 
 import snapreport
 
@@ -36,6 +37,7 @@ def test_a_cell_s_output_is_the_report(chromium: Browser) -> None:
     }
     with served(VSCODE, files) as address:
         context = chromium.new_context(viewport={"width": 1500, "height": 1000})
+        context.set_default_timeout(1000 * GUARD_SECONDS)
         page = context.new_page()
         errors: list[str] = []
         page.on("pageerror", lambda error: errors.append(str(error)))

@@ -21,7 +21,6 @@ ALLOWED = {
     "fakecuda/programs/clocks.py": "lets the time of day go on between its readings",
     "fakecuda/programs/device_memory.py": "looks once a millisecond whether the recorder has taken a sample",
     "fakecuda/programs/profiled_checkpoints.py": "notes how long what a checkpoint runs again took",
-    "fakecuda/programs/wrapped.py": "waits for a thread of NCCL that shows nothing of what it does",
     "test_recorder_dump.py": "gives the dump a limit that is over",
     "test_recorder_ends.py": "programs that wait for each other, and for a process to have been left blocked",
     "test_recorder_profiler.py": "a program that is recorded until a limit",

@@ -77,7 +77,7 @@ class Memo:
             self.base = self.filled
 
     def put(self, places: np.ndarray, codes: np.ndarray, kind: str) -> None:
-        """Entries put stacks, texts or pools with these codes into places."""
+        """Notes which stacks, texts or pools, by their codes, entries put into these places of the memo."""
         of_kind = _KINDS.index(kind)
         self._numbers[places - self.base] = numbers = codes * len(_KINDS) + of_kind
         if kind == STACK or not len(places):

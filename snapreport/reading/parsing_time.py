@@ -34,7 +34,7 @@ class ParsingTime:
         self._recent_seconds = self._recent_seconds / 2 + seconds
 
     def would_exceed(self, count: int, seconds: float, share: float) -> bool:
-        """Whether so many more bytes and seconds are more than this share of what is allowed."""
+        """Whether parsing would take more than this share of the time allowed, after so many more bytes and seconds."""
         return self._seconds + seconds > share * self._allowed(self._bytes + count)
 
     def is_worthwhile(self, share: float) -> bool:

@@ -90,6 +90,21 @@ def test_promised_peak_is_that_of_the_mended_program(
 
 
 @pytest.mark.parametrize("torch", fake_torch.parameters())
+@pytest.mark.parametrize("program", ["captions", "forgotten", "lstm", "previews", "resnet"])
+def test_frames_of_cpp_change_no_promise(torch: fake_torch.FakeTorch, folder: Path, program: str) -> None:
+    """With them, as PyTorch records by default, threads of autograd have stacks, and so has each operator of a line.
+    The model of autocast reads operators, and may come nearer with them.
+    """
+    out, given = folder / f"{torch.version} {program} native.pickle", []
+    assert torch.run(PROGRAMS / "remedy_pairs.py", out, program, FAKE_GPU_GIB=24, STACKS="all").code == 0
+    for snapshot in (recorded(torch, folder, program, ""), snapreport.load(out)):
+        given.append({rule: one.evidence["saving"]["peak_bytes"] for rule, one in advice(snapshot).items()})
+        given[-1].pop("mixed-precision", None)
+    assert given[0]
+    assert given[1] == pytest.approx(given[0], rel=0.02)
+
+
+@pytest.mark.parametrize("torch", fake_torch.parameters())
 def test_iterations_of_one_pass_are_not_several_passes(torch: fake_torch.FakeTorch, folder: Path) -> None:
     """All iterations read what an encoder made once, and between them a loss allocates. Gates concatenate what looks
     like scores, and autocast would save a copy of a volume for each of twelve samplings.

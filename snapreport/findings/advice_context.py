@@ -226,6 +226,19 @@ class AdviceContext:
         return np.asarray(self.calls == self.calls[0])
 
     @cached_property
+    def has_python(self) -> np.ndarray:
+        """Bool per allocation: whether Python frames say which line made it."""
+        return np.asarray(~self.without_python[self.stack])
+
+    @cached_property
+    def lines(self) -> np.ndarray:
+        """Int64 per allocation: the first stack with the same Python frames. Operators of one line that C++ frames tell
+        apart are one.
+        """
+        _, first, call = np.unique(self.calls, return_index=True, return_inverse=True)
+        return np.asarray(first[call][self.stack])
+
+    @cached_property
     def forward(self) -> np.ndarray:
         """Bool per stack: of a forward pass. Where most of what a backward pass frees comes from the program's own
         functions, with no module around them, these are its forward pass.

@@ -43,7 +43,7 @@ def _is_one_graph(context: AdviceContext) -> bool:
     fixed = large & (context.born < forward[0]) & (context.freed > forward[-1])
     if context.occurs(context.frames(_GRAPH_NETWORK)):
         return bool((inputs & fixed).any())
-    return _sends_messages(context, fixed & context.category("input", "unknown") & (context.stack > 0))
+    return _sends_messages(context, fixed & context.category("input", "unknown") & context.has_python)
 
 
 def _sends_messages(context: AdviceContext, fixed: np.ndarray) -> bool:

@@ -16,7 +16,7 @@ _MIN_COPIES = 4
 
 def collected_weights(context: AdviceContext) -> Advice | None:
     """Parameters that a line makes again and again, with backward passes between, all alive at the peak."""
-    mine = context.category("parameter") & (context.born >= 0) & (context.stack > 0)
+    mine = context.category("parameter") & (context.born >= 0) & context.has_python
     rows = np.flatnonzero(mine)
     table = pl.DataFrame({
         "row": rows, "stack": context.stack[rows], "size": context.size[rows], "born": context.born[rows],

@@ -175,7 +175,7 @@ def _calls_all(context: AdviceContext, frame: int) -> bool:
     if recording.frames["name"][frame] != "<module>":
         return False
     calls = stacks_with(recording.stack_offsets, np.asarray(recording.stack_frames) == frame)
-    traced = context.stack[(context.born >= 0) & (context.stack > 0)]
+    traced = context.stack[(context.born >= 0) & context.has_python]
     return bool(calls[traced].mean() > _MOST_CALLS)
 
 

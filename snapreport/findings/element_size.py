@@ -30,7 +30,7 @@ def _computes_in_32_bits(context: AdviceContext) -> bool:
     every = births(context)
     weights = np.unique(context.size[context.category("parameter") & (context.size >= _MIN_BYTES)])
     made = context.category("input", "activation", "unknown") & ~context.phases.runs(FORWARD)[context.stack]
-    inputs = np.unique(context.size[made & (context.stack > 0) & (context.size % _INDEX_BYTES == 0)])
+    inputs = np.unique(context.size[made & context.has_python & (context.size % _INDEX_BYTES == 0)])
     rows = inputs[inputs >= _INDEX_BYTES * _MIN_TENSORS] // _INDEX_BYTES
     at = np.flatnonzero(context.frames(LINEAR)[every.stack] & (every.size >= _MIN_BYTES))
     found = {4: 0, 2: 0}

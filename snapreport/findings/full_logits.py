@@ -59,7 +59,7 @@ def full_logits(context: AdviceContext) -> Advice | None:
     bytes_ = context.bytes_at_peak(mask)
     if not context.is_much(bytes_):
         return None
-    first = int(context.stack[np.flatnonzero(mask & (context.stack > 0))[0]])
+    first = int(context.stack[np.flatnonzero(mask & context.has_python)[0]])
     return Advice(
         "full-logits",
         "Select the positions before the last layer, not after it",

@@ -63,14 +63,14 @@ def _dropped(context: AdviceContext) -> np.ndarray:
     # Frees with no allocation between them belong together; what is alive at the end is a group of its own.
     group = np.where(end >= last, births[-1] + 1, births[np.minimum(end, last - 1)])
     table = pl.DataFrame({"row": rows, "graph": group, "stack": context.stack[rows], "end": end})
-    table = table.with_columns(born=pl.Series(context.born[rows]))
+    table = table.with_columns(born=pl.Series(context.born[rows]), line=pl.Series(context.lines[rows]))
     table = table.filter(is_inner("born", "end") | (pl.col("end") >= last))
     large = (
         table.group_by("graph")
-        .agg(pl.len(), stacks=pl.col("stack").n_unique())
+        .agg(pl.len(), lines=pl.col("line").n_unique())
         .filter(
             (pl.col("len") >= FEWEST_FREED)
-            & (pl.col("stacks") >= (FEWEST_STACKS if kind == TRAINING else FEWEST_DROPPED))
+            & (pl.col("lines") >= (FEWEST_STACKS if kind == TRAINING else FEWEST_DROPPED))
         )
     )
     if kind == TRAINING:
@@ -132,7 +132,7 @@ def waiting_graphs(context: AdviceContext) -> WaitingGraphs:
         # It begins with one loss: a stage of a pipeline holds several micro-batches, and gets their gradients.
         if (is_alloc & context.functions(_ROOT)[stack] & (begun == last)).sum() != 1:
             return nothing
-    outside = np.cumsum(is_alloc & (stack > 0) & ~context.phases.runs(FORWARD)[stack])
+    outside = np.cumsum(is_alloc & ~context.without_python[stack] & ~context.phases.runs(FORWARD)[stack])
     table = pl.DataFrame(
         {"stretch": outside[context.born[rows]], "stack": context.stack[rows], "size": context.size[rows]}
     )
@@ -160,7 +160,7 @@ def _read_by(context: AdviceContext, graphs: np.ndarray, passes: int) -> np.ndar
     """Bool per allocation: batches that the first layers of ``graphs`` (Int64 rows, of one peak) save: of lines that
     made one for each of the ``passes``, alive until the same backward pass frees them.
     """
-    made = context.category("activation", "input", "unknown") & (context.stack > 0) & (context.born >= 0)
+    made = context.category("activation", "input", "unknown") & context.has_python & (context.born >= 0)
     made &= ~context.phases.runs(FORWARD)[context.stack]
     ended = context.freed[graphs]
     mine = context.at_peak & (context.freed >= ended.min()) & (context.freed <= ended.max())
@@ -230,7 +230,7 @@ def unknown_of_a_step(context: AdviceContext) -> np.ndarray:
 
 def _unknown_of_a_step(context: AdviceContext) -> np.ndarray:
     begun = backward_passes(context)
-    made = context.category("unknown") & (context.born >= 0) & (context.stack > 0)
+    made = context.category("unknown") & (context.born >= 0) & context.has_python
     found = made & (context.freed < len(begun))
     rows = np.flatnonzero(found)
     found[rows] = begun[context.freed[rows]] <= begun[context.born[rows]] + 1

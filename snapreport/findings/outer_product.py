@@ -55,7 +55,7 @@ def broadcast(context: AdviceContext) -> Advice | None:
     bytes_ = context.bytes_at_peak(mask)
     if not context.is_much(bytes_):
         return None
-    first = int(context.stack[np.flatnonzero(mask & (context.stack > 0))[0]])
+    first = int(context.stack[np.flatnonzero(mask & context.has_python)[0]])
     return Advice(
         "broadcast",
         "Give prediction and target the same shape",
@@ -111,7 +111,7 @@ def distance_matrix(context: AdviceContext) -> Advice | None:
     bytes_ = context.bytes_at_peak(mask)
     if not context.is_much(bytes_):
         return None
-    first = int(context.stack[np.flatnonzero(mask & (context.stack > 0))[0]])
+    first = int(context.stack[np.flatnonzero(mask & context.has_python)[0]])
     # The products x·y are as large as the sums, and so are their gradients, which a pass that was cut off may lack.
     cost = output * (0 if context.is_cut_off else 2 if context.trains else 1)
     share = share_with_cost(context.timeline, np.flatnonzero(mask), 1.0, cost * _computing(context, mask))

@@ -79,15 +79,16 @@ def repeated_layers(context: AdviceContext, activation: np.ndarray, passes: int)
 
 @memoize
 def _lines(context: AdviceContext) -> np.ndarray:
-    """Int64 stack per allocation, one for all that differ in the numbers of modules alone, which a profiler's trace has
-    among its frames: ``nn.Module: Block_3``.
+    """Int64 stack per allocation, one for a line, and for all lines that differ in the numbers of modules alone, which
+    a profiler's trace has among its frames: ``nn.Module: Block_3``.
     """
+    lines = context.lines
     recording = context.snapshot.recording
     is_module = recording.frames["name"].str.starts_with("nn.Module: ").to_numpy()
     if not is_module.any():
-        return context.stack
+        return lines
     first: dict[bytes, int] = {}
-    numbers, place = np.unique(context.stack, return_inverse=True)
+    numbers, place = np.unique(lines, return_inverse=True)
     frames = (np.asarray(recording.stack(stack)) for stack in numbers.tolist())
     alike = [
         first.setdefault(one[~is_module[one]].tobytes(), stack)

@@ -27,7 +27,7 @@ def _resident(context: AdviceContext) -> np.ndarray:
         return nothing
     inputs = context.category("input") & ~context.forward[context.stack]
     early = inputs & (context.born >= 0) & (context.born < forward[0]) & (context.freed > forward[-1])
-    batches = inputs & (context.born > forward[0]) & (context.stack > 0)
+    batches = inputs & (context.born > forward[0]) & context.has_python
     if int(batches.sum()) < _MIN_BATCHES or not early.any():
         return nothing
     return np.asarray(early & (context.size >= 2 * int(np.median(context.size[batches]))))

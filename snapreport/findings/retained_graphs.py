@@ -52,7 +52,8 @@ def _retained(context: AdviceContext) -> np.ndarray:
     # Frees with no allocation between them free one graph.
     births = births_until(context)
     table = pl.DataFrame({"row": rows, "stack": context.stack[rows], "graph": births[context.freed[rows]]})
-    graph = pl.len().over("graph") >= FEWEST_TENSORS, pl.col("stack").n_unique().over("graph") >= FEWEST_LINES
+    table = table.with_columns(line=pl.Series(context.lines[rows]))
+    graph = pl.len().over("graph") >= FEWEST_TENSORS, pl.col("line").n_unique().over("graph") >= FEWEST_LINES
     table = table.filter(*graph)
     # What is freed before any backward pass is not saved: a convolution without cuDNN unfolds each sample in its line.
     begun = backward_passes(context)
@@ -100,7 +101,7 @@ def _read_by(context: AdviceContext, graphs: np.ndarray) -> np.ndarray:
     """
     last = len(context.timeline.events)
     births = births_until(context)
-    mine = context.category("input", "unknown") & (context.born >= 0) & (context.stack > 0)
+    mine = context.category("input", "unknown") & (context.born >= 0) & context.has_python
     mine &= backward_ends(context) < context.freed
     together = np.unique(births[context.freed[graphs & (context.freed < last)]])
     freed = np.flatnonzero(mine & (context.freed < last))
@@ -173,7 +174,7 @@ def release_graphs(context: AdviceContext) -> Advice | None:
         mask,
         fraction,
         confidence="inferred"
-        if len(np.unique(context.stack[rows])) >= FEWEST_STACKS or most >= FEWEST_FREED
+        if len(np.unique(context.lines[rows])) >= FEWEST_STACKS or most >= FEWEST_FREED
         else "estimate",
         is_partly=True,
         evidence=RetainedEvidence(retained_bytes=retained),

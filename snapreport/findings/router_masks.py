@@ -31,7 +31,7 @@ def _router_masks(context: AdviceContext) -> np.ndarray:
     if not len(lines) or count.max() < _FEWEST_LAYERS:
         return found
     function = context.function_of_frame[context.innermost(_TORCH)]
-    inside = np.isin(function[context.stack], function[lines[count >= _FEWEST_LAYERS]]) & (context.stack > 0)
+    inside = np.isin(function[context.stack], function[lines[count >= _FEWEST_LAYERS]]) & context.has_python
     one_hot = int(every.size[cast].max()) // 2
     found = inside & (context.size % one_hot == 0)
     gradients = (

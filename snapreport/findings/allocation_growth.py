@@ -12,6 +12,8 @@ larger, not one stack.
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 import polars as pl
 from msgspec import Struct
@@ -70,11 +72,42 @@ def min_growth_bytes(timeline: DeviceTimeline) -> float:
     return max(_MIN_BYTES, _MIN_SHARE * timeline.peak_bytes)
 
 
-def growing_stacks(timeline: DeviceTimeline, repetitions: Repetitions) -> list[GrowingStack]:
-    """Stacks that grow until the end of the loop, or may, most bytes a repetition first."""
+class LoopMemory(Struct, frozen=True, dict=True):
+    """What growth is found in: ``allocations`` (:func:`loop_allocations`), those ``remaining`` after the loop, the
+    ``stacks`` that leave at least ``least`` bytes behind, ascending, and their ``levels`` (:func:`levels_of`).
+    """
+
+    timeline: DeviceTimeline
+    repetitions: Repetitions
+    allocations: pl.DataFrame
+    remaining: pl.DataFrame
+    least: float
+    stacks: np.ndarray
+    levels: np.ndarray
+
+    @cached_property
+    def growing(self) -> list[GrowingStack]:
+        """See :func:`growing_stacks`."""
+        return growing_stacks(self)
+
+
+def loop_memory(timeline: DeviceTimeline, repetitions: Repetitions) -> LoopMemory:
     allocations = loop_allocations(timeline, repetitions)
-    found = _accumulating(timeline, allocations, repetitions)
-    found += _replaced(timeline, allocations, repetitions, {growth.stack for growth in found})
+    remaining = allocations.filter((pl.col("free_event") < 0) & (pl.col("alloc_event") >= 0))
+    least = min_growth_bytes(timeline)
+    sums = remaining.group_by("stack").agg(pl.col("size").sum()).filter(pl.col("size") >= least)
+    stacks = sums["stack"].sort().to_numpy()
+    levels = levels_of(allocations, stacks, repetitions) if len(stacks) else np.zeros((0, 2), np.int64)
+    return LoopMemory(timeline, repetitions, allocations, remaining, least, stacks, levels)
+
+
+def growing_stacks(loop: LoopMemory) -> list[GrowingStack]:
+    """Stacks that grow until the end of the loop, or may, most bytes a repetition first."""
+    if not len(loop.stacks):
+        return []
+    timeline, repetitions = loop.timeline, loop.repetitions
+    found = _accumulating(loop)
+    found += _replaced(loop, {growth.stack for growth in found})
     floors = np.minimum.reduceat(
         timeline.allocated[: repetitions.bounds[-1]],
         np.minimum(repetitions.bounds[:-1], len(timeline.allocated) - 1),
@@ -84,22 +117,16 @@ def growing_stacks(timeline: DeviceTimeline, repetitions: Repetitions) -> list[G
     return sorted(found, key=lambda growth: (-growth.per_repetition, growth.stack))
 
 
-def single_growths(timeline: DeviceTimeline, repetitions: Repetitions) -> list[tuple[int, SingleGrowth]]:
+def single_growths(loop: LoopMemory) -> list[tuple[int, SingleGrowth]]:
     """Stacks that grow once and keep it, those first that may grow again, then most bytes first."""
-    allocations = loop_allocations(timeline, repetitions)
-    remaining = allocations.filter((pl.col("free_event") < 0) & (pl.col("alloc_event") >= 0))
-    least = min_growth_bytes(timeline)
-    stacks = _large_stacks(remaining, least)
-    if not len(stacks):
-        return []
-    levels = levels_of(allocations, stacks, repetitions)
+    timeline, repetitions = loop.timeline, loop.repetitions
     # A step whose request failed ends with what it was working with.
     has_failed = max(timeline.oom_events, default=-1) + 1 >= repetitions.bounds[-2]
     is_last_whole = repetitions.unit == "step" and not repetitions.unfinished and not has_failed
     found = [
         (int(stack), growth)
-        for stack, row in zip(stacks.tolist(), levels, strict=True)
-        if (growth := single_growth(row, least, is_last_whole=is_last_whole)) is not None
+        for stack, row in zip(loop.stacks.tolist(), loop.levels, strict=True)
+        if (growth := single_growth(row, loop.least, is_last_whole=is_last_whole)) is not None
     ]
     return sorted(found, key=lambda one: (not one[1].is_open, -one[1].bytes, one[0]))
 
@@ -116,18 +143,13 @@ def loop_allocations(timeline: DeviceTimeline, repetitions: Repetitions) -> pl.D
     )
 
 
-def _accumulating(timeline: DeviceTimeline, allocations: pl.DataFrame, repetitions: Repetitions) -> list[GrowingStack]:
-    remaining = allocations.filter((pl.col("free_event") < 0) & (pl.col("alloc_event") >= 0))
-    least = min_growth_bytes(timeline)
-    stacks = _large_stacks(remaining, least)
-    if not len(stacks):
-        return []
+def _accumulating(loop: LoopMemory) -> list[GrowingStack]:
+    repetitions, remaining, stacks, levels = loop.repetitions, loop.remaining, loop.stacks, loop.levels
     births = _bytes_by_repetition(remaining, stacks, repetitions)
-    levels = levels_of(allocations, stacks, repetitions)
     settled = _settled(remaining, stacks) if repetitions.unit != "step" else np.zeros(len(stacks), bool)
     found = []
     for row, stack in enumerate(stacks.tolist()):
-        growth = growth_of(levels[row], least)
+        growth = growth_of(levels[row], loop.least)
         if growth is None or settled[row]:
             continue
         # What is allocated first of all in a repetition raises its own level already.
@@ -155,35 +177,38 @@ def levels_of(allocations: pl.DataFrame, stacks: np.ndarray, repetitions: Repeti
     leaves, if that is more than any other left. ``allocations``: of :func:`loop_allocations`.
     """
     bounds = repetitions.bounds
-    floors = lowest_live(allocations, stacks, bounds)
-    ends = np.column_stack((bounds[1:] - 1, bounds[1:])).ravel()  # the last place of each repetition
-    left = lowest_live(allocations, stacks, ends)[:, ::2]
+    # Each repetition up to its last place, and that place alone.
+    parts = np.append(bounds[:1], np.column_stack((bounds[1:] - 1, bounds[1:])).ravel())
+    lowest = lowest_live(allocations, stacks, parts)
+    left = lowest[:, 1::2]
+    floors = np.minimum(lowest[:, ::2], left)
     is_more = left[:, -1] > left[:, :-1].max(axis=1, initial=0)
     levels: np.ndarray = np.column_stack((floors, np.where(is_more, left[:, -1], floors[:, -1])))
     return levels
 
 
-def _replaced(
-    timeline: DeviceTimeline, allocations: pl.DataFrame, repetitions: Repetitions, known: set[int]
-) -> list[GrowingStack]:
+def _replaced(loop: LoopMemory, known: set[int]) -> list[GrowingStack]:
     """Stacks that free all that they allocate but for the last, and whose lowest live bytes rise all the same."""
-    traced = allocations.filter(pl.col("alloc_event") >= 0)
-    remaining = traced.filter(pl.col("free_event") < 0)
-    stacks = _large_stacks(remaining, min_growth_bytes(timeline))
-    stacks = stacks[~np.isin(stacks, list(known)) & ~_settled(remaining, stacks)]
-    if repetitions.count <= FEWEST or not len(stacks):
+    repetitions, allocations, remaining = loop.repetitions, loop.allocations, loop.remaining
+    if repetitions.count <= FEWEST:
         return []
-    levels = levels_of(allocations, stacks, repetitions)
+    among = ~np.isin(loop.stacks, list(known)) & ~_settled(remaining, loop.stacks)
+    rising = [
+        (int(loop.stacks[row]), loop.levels[row, :-1], growth)
+        for row in np.flatnonzero(among).tolist()
+        if (growth := growth_of(loop.levels[row], loop.least)) is not None
+        and growth.status != "suspect"
+        and (np.diff(loop.levels[row, 1:-1]) < 0).mean() <= 1 - _MIN_SPREAD
+    ]
+    if not rising:
+        return []
+    traced = allocations.filter(pl.col("alloc_event") >= 0)
     every_stack = traced["stack"].unique().sort().to_numpy()
     per_stack = _bytes_by_repetition(traced, every_stack, repetitions)
     births = np.bincount(traced["stack"].to_numpy(), minlength=int(every_stack[-1]) + 1) / repetitions.count
     infers = not allocations["category"].cast(pl.String).is_in(["gradient", "optimizer state"]).any()
     found = []
-    for row, stack in enumerate(stacks.tolist()):
-        floors, growth = levels[row, :-1], growth_of(levels[row], min_growth_bytes(timeline))
-        rises = np.diff(floors[1:])
-        if growth is None or growth.status == "suspect" or (rises < 0).mean() > 1 - _MIN_SPREAD:
-            continue
+    for stack, floors, growth in rising:
         own = np.searchsorted(every_stack, stack)
         mine = remaining.filter(pl.col("stack") == stack)
         if (per_stack[own, 1:] > 0).mean() < _MIN_REPLACED or len(mine) > max(2.0, _MAX_REMAINING * births[stack]):
@@ -195,12 +220,6 @@ def _replaced(
                 GrowingStack(stack, size, len(mine), floors, growth.per_repetition, growth.every, True, growth.count)
             )
     return found
-
-
-def _large_stacks(remaining: pl.DataFrame, least: float) -> np.ndarray:
-    """Ascending stacks that leave at least so many bytes behind."""
-    sums = remaining.group_by("stack").agg(pl.col("size").sum()).filter(pl.col("size") >= least)
-    return sums["stack"].sort().to_numpy()
 
 
 def _settled(remaining: pl.DataFrame, stacks: np.ndarray) -> np.ndarray:

@@ -29,9 +29,11 @@ _MIN_SIMILARITY = 0.8
 
 
 def births_until(context: AdviceContext) -> np.ndarray:
-    """Int64 per event: allocations up to it. Frees with the same number have none between them."""
-    births: np.ndarray = np.cumsum(action_codes(context.timeline.events) == ACTIONS.index("alloc"))
-    return births
+    """Int32 per event: allocations up to it. Frees with the same number have none between them."""
+    events = context.timeline.events
+    return context.remember(
+        "births until", lambda: np.cumsum(action_codes(events) == ACTIONS.index("alloc"), dtype=np.int32)
+    )
 
 
 def dropped_graphs(context: AdviceContext) -> np.ndarray:

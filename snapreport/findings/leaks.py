@@ -10,7 +10,7 @@ import polars as pl
 from msgspec import Struct
 
 from snapreport.contracts.finding import Link
-from snapreport.findings.allocation_growth import GrowingStack, growing_stacks, loop_allocations, single_growths
+from snapreport.findings.allocation_growth import GrowingStack, LoopMemory, single_growths
 from snapreport.findings.basis import basis_of
 from snapreport.findings.common_caller import common_caller
 from snapreport.findings.failed_requests import ends_in_failure, with_failed_requests
@@ -40,19 +40,23 @@ class LeakVerdict(Struct, frozen=True):
 
 
 def leak_verdict(
-    timeline: DeviceTimeline, names: Names, repetitions: Repetitions | None, leaks: Sequence[Finding]
+    timeline: DeviceTimeline,
+    names: Names,
+    repetitions: Repetitions | None,
+    loop: LoopMemory | None,
+    leaks: Sequence[Finding],
 ) -> LeakVerdict:
     """``leaks``: of :func:`leak_findings`. "none" only where nothing grew over enough repetitions."""
     if any(leak.severity != "info" for leak in leaks):
         return LeakVerdict("leak", leaks[0].title)
     if not len(timeline.events):
         return LeakVerdict("unknown", "No trace: a leak shows only over several steps.")
-    if repetitions is None or not repetitions.is_loop or repetitions.finished < FEWEST:
+    if repetitions is None or loop is None or repetitions.finished < FEWEST:
         if timeline.allocated[0] == timeline.allocated[-1] != 0:
             return LeakVerdict("unknown", START_IS_END)
         return LeakVerdict("unknown", TOO_FEW_STEPS)
     reported = {row["stack"] for leak in leaks for row in leak.evidence["stacks"]}
-    suspects = [g for g in growing_stacks(timeline, repetitions) if g.is_suspect and g.stack not in reported]
+    suspects = [g for g in loop.growing if g.is_suspect and g.stack not in reported]
     over = plural(repetitions.finished, repetitions.unit)
     if suspects:
         most = max(suspects, key=lambda growth: growth.bytes)
@@ -67,7 +71,7 @@ def leak_verdict(
             ),
         )
     none = sentence("No leak found over {over}.", over=over)
-    if not (single := single_growths(timeline, repetitions)):
+    if not (single := single_growths(loop)):
         return LeakVerdict("none", none)
     stack, growth = single[0]
     once = sentence(
@@ -90,17 +94,17 @@ def _ordinal(number: int) -> str:
     return f"{number}{ending}"
 
 
-def leak_findings(timeline: DeviceTimeline, names: Names, repetitions: Repetitions | None) -> list[Finding]:
+def leak_findings(loop: LoopMemory | None, names: Names) -> list[Finding]:
     """The leaks of one device and the growth of KV caches, most bytes a repetition first."""
-    if repetitions is None or not repetitions.is_loop:
+    growths = [growth for growth in loop.growing if not growth.is_suspect] if loop else []
+    if loop is None or not growths:
         return []
-    growths = [growth for growth in growing_stacks(timeline, repetitions) if not growth.is_suspect]
     piled = [growth for growth in growths if not growth.replaced]
     caches = [growth for growth in growths if growth.replaced]
     groups = _by_cause(piled, names) + _by_cause(caches, names)
     groups.sort(key=lambda group: -_per_repetition(group))
     total = sum(_per_repetition(group) for group in groups)
-    return [_leak(timeline, names, repetitions, group, total) for group in groups[:MOST]]
+    return [_leak(loop, names, group, total) for group in groups[:MOST]]
 
 
 def _by_cause(growths: Sequence[GrowingStack], names: Names) -> list[Sequence[GrowingStack]]:
@@ -117,14 +121,11 @@ def _per_repetition(group: Sequence[GrowingStack]) -> int:
     return sum(round(growth.per_repetition) for growth in group)
 
 
-def _leak(
-    timeline: DeviceTimeline, names: Names, repetitions: Repetitions, group: Sequence[GrowingStack], all_leaks: int
-) -> Finding:
+def _leak(loop: LoopMemory, names: Names, group: Sequence[GrowingStack], all_leaks: int) -> Finding:
     """``group``: stacks of one leak, the fastest first. ``all_leaks``: bytes a repetition of all leaks together."""
+    timeline, repetitions = loop.timeline, loop.repetitions
     stacks = np.array(sorted(growth.stack for growth in group))
-    remaining = loop_allocations(timeline, repetitions).filter(
-        (pl.col("free_event") < 0) & (pl.col("alloc_event") >= 0) & pl.col("stack").is_in(pl.Series(stacks).implode())
-    )
+    remaining = loop.remaining.filter(pl.col("stack").is_in(pl.Series(stacks).implode()))
     end = int(repetitions.bounds[-1]) - 2  # the loop's last event
     freed = timeline.allocations["free_event"].gather(remaining["id"]) >= 0
     size = int(remaining["size"].sum())

@@ -13,7 +13,7 @@ from snapreport.memoize import memoize
 from snapreport.reading.recording import Recording
 from snapreport.sentence import Sentence, place_part, stack_part
 from snapreport.snapshot import Snapshot
-from snapreport.timeline.modules import ModulePaths
+from snapreport.timeline.modules import module_paths
 from snapreport.timeline.operators import stack_labels
 from snapreport.timeline.own_code import frame_line, own_frames, own_functions, own_places
 
@@ -66,7 +66,7 @@ class Names:
         # Columns, since a row of a frame costs a hundred times as much as a value.
         self._file, self._line = (snapshot.recording.frames[name] for name in ("filename", "line"))
         self.functions = own_functions(snapshot.recording)
-        self.modules = ModulePaths(snapshot.recording)
+        self.modules = module_paths(snapshot.recording)
 
     def function(self, stack: int) -> str:
         """``forward dit.py``: for sums over all lines of a function."""

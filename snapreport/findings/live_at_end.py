@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from snapreport.contracts.finding import Evidence, Link
-from snapreport.findings.allocation_growth import min_growth_bytes
+from snapreport.findings.allocation_growth import loop_memory, min_growth_bytes
 from snapreport.findings.basis import basis_of
 from snapreport.findings.leaks import TOO_FEW_STEPS, LeakVerdict, leak_findings, leak_verdict
 from snapreport.findings.live import (
@@ -69,10 +69,11 @@ def leaks_of(snapshot: Snapshot, timeline: DeviceTimeline) -> tuple[list[Finding
     """The leaks and reference cycles of one device, and what the recording can say about leaks."""
     repetitions = growth_repetitions(timeline)
     names = names_of(snapshot)
-    leaks = leak_findings(timeline, names, repetitions)
+    loop = loop_memory(timeline, repetitions) if repetitions and repetitions.is_loop else None
+    leaks = leak_findings(loop, names)
     leaking = {row["stack"] for leak in leaks for row in leak.evidence["stacks"]}
     cycles = cycle_findings(timeline, names, repetitions, leaking)
-    return leaks + cycles, leak_verdict(timeline, names, repetitions, leaks), repetitions
+    return leaks + cycles, leak_verdict(timeline, names, repetitions, loop, leaks), repetitions
 
 
 def _new_at_end(

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from snapreport.integers import stable_order
 from snapreport.reading.recording import ACTIONS
 from snapreport.timeline.build import DeviceTimeline
 
-_MIN_RECURRENCES, _FEW_REPETITIONS = 2, 6
-"""Earlier repetitions in which a stack of the loop allocates; 1 where fewer than ``_FEW_REPETITIONS`` are."""
+_FEW_REPETITIONS = 6
+"""Up to so many, one earlier repetition in which a stack of the loop allocates is enough, else it takes two."""
 _ALLOC = ACTIONS.index("alloc")
 
 
@@ -22,16 +21,15 @@ def end_of_loop(timeline: DeviceTimeline, bounds: np.ndarray) -> int:
     repetitions, and the frees right after it that earlier repetitions have as well. ``bounds``: see ``Repetitions``.
     """
     stack = timeline.events["stack"].to_numpy().astype(np.int64)
-    action = timeline.events["action"].to_physical().to_numpy().astype(np.int64)
+    action = timeline.events["action"].to_physical().to_numpy()
     key = stack * len(ACTIONS) + action
     begin, last = (max(0, int(bounds[at]) - 1) for at in (0, -2))
     inside = key[begin:last]
-    order = stable_order(inside)
-    of_key, number = inside[order], (np.searchsorted(bounds, np.arange(begin + 1, last + 1), "right") - 1)[order]
-    is_first = (np.diff(of_key, prepend=-1) != 0) | (np.diff(number, prepend=-1) != 0)
-    often = np.bincount(of_key[is_first], minlength=int(key.max(initial=0)) + 1) >= (
-        _MIN_RECURRENCES if len(bounds) > _FEW_REPETITIONS else 1
-    )
+    number = np.repeat(np.arange(len(bounds) - 2, dtype=np.int32), np.diff(np.maximum(bounds[:-1], 1)))
+    # The first and the last repetition of each key: of several writes to one place, the last remains.
+    first, latest = np.full((2, int(key.max(initial=0)) + 1), -1, np.int32)
+    first[inside[::-1]], latest[inside] = number[::-1], number
+    often = first < latest if len(bounds) > _FEW_REPETITIONS else latest >= 0
     recurs = often[key]
     births = np.flatnonzero(recurs[last:] & (action[last:] == _ALLOC))
     end = last + (int(births[-1]) if len(births) else 0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from snapreport.integers import stable_order
 from snapreport.memoize import memoize
 from snapreport.reading.noise import PYTHON, recorded_flags
 from snapreport.reading.recording import Recording
@@ -49,10 +50,11 @@ def loop_anchors(timeline: DeviceTimeline, fewest: int) -> list[np.ndarray]:
     birth, stack = birth[order], stack[order]
     counts = np.bincount(stack)
     outside = outside_modules(timeline.recording)[: len(counts)]
-    by_stack, ends = np.argsort(stack, kind="stable"), np.cumsum(counts)
+    heads = _heads(stack, counts)
+    ends = np.cumsum(np.bincount(stack[heads], minlength=len(counts)))
     found: dict[int, np.ndarray] = {}
-    for number in np.flatnonzero(outside & (counts >= fewest)):
-        at = _heads(by_stack[ends[number] - counts[number] : ends[number]], len(birth))
+    for number in np.flatnonzero(outside & (counts >= fewest)).tolist():
+        at = heads[ends[number - 1] if number else 0 : ends[number]]
         if len(at) >= fewest and len(at) not in found and _is_regular(at, len(birth)):
             found[len(at)] = birth[at]
             if len(found) >= _MAX_CANDIDATES:
@@ -60,12 +62,17 @@ def loop_anchors(timeline: DeviceTimeline, fewest: int) -> list[np.ndarray]:
     return [found[count] for count in sorted(found)]
 
 
-def _heads(at: np.ndarray, births: int) -> np.ndarray:
-    """The first of each run of allocations of one line: it may allocate several times in each iteration."""
-    gaps = np.diff(at)
-    mean = (births - at[0]) / len(at)
-    heads: np.ndarray = at[np.append(True, gaps >= mean / 2)]
-    return heads
+def _heads(stack: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """The births, stack by stack, that begin a run of allocations of one line: it may allocate several times in each
+    iteration. stack: of each birth. counts: births of each stack.
+    """
+    at = stable_order(stack.astype(np.int64))
+    begins, has_any = np.cumsum(counts) - counts, counts > 0
+    mean = np.zeros(len(counts))
+    mean[has_any] = (len(stack) - at[begins[has_any]]) / counts[has_any]
+    is_head = np.diff(at, prepend=-1) >= mean[stack[at]] / 2
+    is_head[begins[has_any]] = True
+    return np.asarray(at[is_head])
 
 
 def _is_regular(at: np.ndarray, births: int) -> bool:

@@ -158,9 +158,11 @@ def _is_loop(timeline: DeviceTimeline, bounds: np.ndarray) -> bool:
 
 
 class _Births(Struct, frozen=True, eq=False):
-    """Allocations by stack, those of a stack in order of birth; int64 each. place: in a curve, of the birth."""
+    """Allocations by stack, those of a stack in order of birth. is_first: Bool, of its stack. place: Int64, in a curve,
+    of the birth. size: Int64.
+    """
 
-    stack: np.ndarray
+    is_first: np.ndarray
     place: np.ndarray
     size: np.ndarray
 
@@ -170,7 +172,7 @@ def _births_by_stack(timeline: DeviceTimeline) -> _Births:
     stack = table["stack"].to_numpy().astype(np.int64)
     order = stable_order(stack)
     place = table["alloc_event"].to_numpy().astype(np.int64) + 1
-    return _Births(stack[order], place[order], table["size"].to_numpy()[order])
+    return _Births(np.diff(stack[order], prepend=-1) != 0, place[order], table["size"].to_numpy()[order])
 
 
 def _recurs(births: _Births, bounds: np.ndarray) -> bool:
@@ -179,13 +181,17 @@ def _recurs(births: _Births, bounds: np.ndarray) -> bool:
     The waves of a single step (forward, backward, optimizer) rise and fall as well, but are no repetition.
     """
     count = len(bounds) - 1
-    if not len(births.stack):
+    if not len(births.place):
         return False
     # A table of all places is looked up in a fifth of the time of searching for each.
-    number = (np.cumsum(np.bincount(bounds, minlength=int(births.place.max()) + 1)) - 1)[births.place]
-    first = np.flatnonzero((np.diff(births.stack, prepend=-1) != 0) | (np.diff(number, prepend=-2) != 0))
-    stack, number, sums = births.stack[first], number[first], np.add.reduceat(births.size, first)
-    repeated = (np.diff(stack, prepend=-1) == 0) & (np.diff(number, prepend=-2) == 1) & (number > 0)
+    end = int(births.place.max()) + 1
+    lengths = np.diff(np.minimum(bounds, end), prepend=0, append=end)
+    number = np.repeat(np.arange(-1, count + 1, dtype=np.int32), lengths)[births.place]
+    begins = births.is_first.copy()
+    begins[1:] |= number[1:] != number[:-1]
+    first = np.flatnonzero(begins)
+    number, sums = number[first], np.add.reduceat(births.size, first)
+    repeated = ~births.is_first[first] & (np.diff(number, prepend=-2) == 1) & (number > 0)
     inside = (number >= 0) & (number < count)
     number, sums, repeated = number[inside], sums[inside], repeated[inside]
     total = np.bincount(number, sums, count)
@@ -208,20 +214,20 @@ def _troughs(allocated: np.ndarray) -> np.ndarray:
     fifth = max(1, len(low) // 5)
     line = np.linspace(low[:fifth].min(), low[-fifth:].min(), len(low))
     high, low = high - line, low - line
-    need = _MIN_SWING * (high.max() - low.min())
+    need = float(_MIN_SWING * (high.max() - low.min()))
     troughs, is_falling, extreme, place = [], True, np.inf, 0
     # A few thousand columns at most, whatever the trace.
-    for column in range(len(starts)):
+    for column, (highest, lowest) in enumerate(zip(high.tolist(), low.tolist(), strict=True)):
         if is_falling:
-            if low[column] < extreme:
-                extreme, place = low[column], column
-            if high[column] > extreme + need and column > place:
+            if lowest < extreme:
+                extreme, place = lowest, column
+            if highest > extreme + need and column > place:
                 troughs.append(place)
-                is_falling, extreme = False, high[column]
+                is_falling, extreme = False, highest
         else:
-            extreme = max(extreme, high[column])
-            if low[column] < extreme - need:
-                is_falling, extreme, place = True, low[column], column
+            extreme = max(extreme, highest)
+            if lowest < extreme - need:
+                is_falling, extreme, place = True, lowest, column
     if is_falling and troughs and troughs[-1] != place:
         troughs.append(place)
     return np.array([starts[t] + int(np.argmin(allocated[starts[t] : edges[t + 1]])) for t in troughs], np.int64)

@@ -78,8 +78,11 @@ class _DivertingUnpickler(RestrictedUnpickler):
         raise Unusual("a persistent id of the file's own")
 
     def refers_to_filler(self) -> bool:
-        """Whether the loaded object refers to an entry that was not unpickled. Empties the memo."""
+        """Whether the loaded object refers to an entry that was not unpickled. Empties the memo, and what refers to its
+        objects: a full collection takes three times as long to free 300,000 blocks as their last reference.
+        """
         self.memo.clear()
+        self._source.memo, self._parser.memo.before = None, ()
         return sys.getrefcount(self._filler) > 2  # here and in this object
 
 

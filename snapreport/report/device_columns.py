@@ -156,6 +156,14 @@ def _names_only(timeline: DeviceTimeline) -> bool:
     return timeline.recording.recorder is not None and own.null_count() == len(own)
 
 
+def _without_nulls(numbers: pl.Series) -> np.ndarray:
+    """With 0 for null. To fill a column takes half a millisecond, which 64 devices have 400 times."""
+    nulls = numbers.null_count()
+    if nulls and nulls == len(numbers):
+        return np.zeros(nulls, np.int64)
+    return (numbers.fill_null(0) if nulls else numbers).to_numpy()
+
+
 class _Columns:
     """Names the columns of one section and passes them on."""
 
@@ -168,7 +176,7 @@ class _Columns:
 
     def add_address(self, name: str, addresses: pl.Series) -> None:
         """64-bit addresses as two halves: the page's numbers are exact only to 2**53."""
-        halves = np.ascontiguousarray(addresses.fill_null(0).to_numpy().astype("<u8", copy=False)).view("<u4")
+        halves = np.ascontiguousarray(_without_nulls(addresses).astype("<u8", copy=False)).view("<u4")
         self.add(f"{name}_hi", halves[1::2], "u32")
         self.add(f"{name}_lo", halves[::2], "u32")
 
@@ -178,7 +186,7 @@ class _Columns:
         self.add(name, index, dtype if len(names.values) <= np.iinfo(dtype.replace("u", "uint")).max else "u32")
 
     def add_stack(self, name: str, stacks: pl.Series, base: int) -> None:
-        numbers = stacks.fill_null(0).to_numpy()
+        numbers = _without_nulls(stacks)
         self.add(name, numbers + np.int32(base) if base else numbers, "u32")
 
 
@@ -214,12 +222,12 @@ def _add_other_events(
     actions = _Names([])
     columns.add("other_event", rows, "i32")
     columns.add_names("other_action", actions, table["action"], "u8")
-    columns.add("other_size", table["size"].fill_null(0).to_numpy(), "f64")
+    columns.add("other_size", _without_nulls(table["size"]), "f64")
     columns.add_address("other_addr", table["addr"])
     columns.add_stack("other_stack", table["stack"], stack_base)
     columns.add_names("other_stream", names["streams"], table["stream"])
     columns.add_names("other_pool", names["pools"], table["pool"])
-    columns.add("other_free", (table["device_free"] + 1).fill_null(0).to_numpy(), "f64")
+    columns.add("other_free", _without_nulls(table["device_free"] + 1), "f64")
     return actions.values
 
 

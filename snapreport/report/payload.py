@@ -87,7 +87,9 @@ class Sections(Struct, dict=True):
             else:
                 texts[name] = self._packed[key]
         sizes = {name: sum(len(part.data) for part in parts) for name, parts in blobs.items()}
-        slow_up_to = SLOW_OF_LARGE if sum(sizes.values()) > LARGE else GOOD_UP_TO
+        is_large = sum(sizes.values()) > LARGE
+        small = sum(size for size in sizes.values() if size <= SLOW_OF_LARGE)
+        slow_up_to = GOOD_UP_TO if not is_large else SLOW_OF_LARGE if small <= GOOD_UP_TO else 0
         total = sum(sizes[name] for name in todo)
         # One core is for the summary, which is built meanwhile; a brotli encoder takes 16 MB at quality 8.
         with progress.stage("packing", total, "B") as bar, _workers(spare=1) as pool:

@@ -156,4 +156,4 @@ def _postings(sequence: np.ndarray, frames: int) -> tuple[np.ndarray, np.ndarray
     begins = (np.cumsum(length) - length)[length > 0]
     first = np.zeros(frames, np.int64)
     first[length > 0] = np.diff(nodes[begins], prepend=0)
-    return length, first, np.delete(np.diff(nodes, prepend=0), begins)
+    return length, first, np.delete(np.diff(nodes.astype(np.int32)), begins[1:] - 1)

@@ -253,7 +253,7 @@ def _allocations(
     event_rows, block_rows = pl.Series(pairing.source[ghosts:]), pairing.source[:ghosts]
     alloc, free, requested = pairing.alloc_event, pairing.free_event, pairing.free_requested_event
     segment_of = blocks["segment"].gather(block_rows)
-    if not len(segments):  # a profiler trace: earlier memory has only a size
+    if len(blocks) and not len(segments):  # a profiler trace: earlier memory has only a size
         segments = segments.clear(1).with_columns(stream=pl.lit(0, pl.Int64))
 
     def both(name: str, of_ghosts: pl.Series) -> pl.Series:

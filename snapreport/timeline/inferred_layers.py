@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from snapreport.memoize import memoize
 from snapreport.reading.recording import Recording
-from snapreport.timeline.modules import ModulePaths
+from snapreport.timeline.modules import module_paths
 from snapreport.timeline.phases import BACKWARD, stack_phases
 
 # Modules of PyTorch that call others by one line each; those of a transformer are written like anybody's.
@@ -33,13 +33,14 @@ def layer_paths(recording: Recording, allocations: pl.DataFrame) -> pl.Series:
 
     allocations: with ``stack``, ``alloc_event``, in order of birth.
     """
-    passes = _Passes(_forward_lines(recording))
+    lines = _forward_lines(recording)
     stack = allocations["stack"].to_numpy()
     # What a checkpoint runs again is a part of a pass, in an order of its own.
-    counts = np.array([name is not None for name in passes.names]) & ~stack_phases(recording).runs(BACKWARD)
-    is_forward = counts[stack] & (allocations["alloc_event"].to_numpy() >= 0)
+    is_forward = (lines.shows & ~stack_phases(recording).runs(BACKWARD))[stack]
+    is_forward &= allocations["alloc_event"].to_numpy() >= 0
     if not is_forward.any():
         return pl.Series("module", [None], pl.String).new_from_index(0, len(stack))
+    passes = _Passes(lines)
     begins = np.flatnonzero(np.diff(is_forward, prepend=~is_forward[:1]))
     bounds = [(begin, end) for begin, end in itertools.pairwise([*begins.tolist(), len(stack)]) if is_forward[begin]]
     for begin, end in bounds:
@@ -64,10 +65,11 @@ _Numbers = list[dict[int, tuple[int, _Loop]]]
 
 class _ForwardLines(Struct, frozen=True, eq=False):
     """chains: per stack the rows of ``frames`` of its forward calls, outermost first, and how many of these are around
-    those that show. places: "dit:249" per row; files: "" for modules of PyTorch.
+    those that show. shows: Bool per stack, whether any do. places: "dit:249" per row; files: "" for modules of PyTorch.
     """
 
     chains: list[tuple[list[int], int]]
+    shows: np.ndarray
     places: list[str]
     files: list[str]
 
@@ -85,9 +87,10 @@ class _ForwardLines(Struct, frozen=True, eq=False):
 def _forward_lines(recording: Recording) -> _ForwardLines:
     file = recording.frames["filename"].str.replace_all("\\", "/", literal=True)
     name = file.str.extract(r"([^/]*?)(?:\.\w+)?$").str.replace_all(".", "_", literal=True)
-    paths = ModulePaths(recording)
+    chains = module_paths(recording).chains()
     return _ForwardLines(
-        paths.chains(),
+        chains,
+        np.array([len(chain) > around for chain, around in chains]),
         pl.select(pl.format("{}:{}", name, recording.frames["line"])).to_series().to_list(),
         file.set(file.str.contains(_LIBRARY), "").to_list(),
     )
@@ -98,9 +101,7 @@ class _Passes:
 
     def __init__(self, lines: _ForwardLines) -> None:
         self._lines = lines
-        self.names = [
-            lines.path(stack, {}) if len(chain) > around else None for stack, (chain, around) in enumerate(lines.chains)
-        ]
+        self.names = [lines.path(stack, {}) if shows else None for stack, shows in enumerate(lines.shows.tolist())]
         """By code: those without numbers by stack, then all others."""
         self._code: dict[str, int] = {}
         self._numbers: dict[bytes, _Numbers] = {}

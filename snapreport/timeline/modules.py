@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from snapreport.memoize import memoize
 from snapreport.reading.noise import PYTHON, recorded_flags
 from snapreport.reading.recording import Recording
 
@@ -18,8 +19,14 @@ _CALLS = r"^(_call_impl|_wrapped_call_impl|_slow_forward|__call__|inner)$"
 ARROW = " › "
 
 
+@memoize
+def module_paths(recording: Recording) -> ModulePaths:
+    """The module paths of a recording's stacks."""
+    return ModulePaths(recording)
+
+
 class ModulePaths:
-    """The module paths of a recording's stacks; built once for many queries."""
+    """See :func:`module_paths`."""
 
     def __init__(self, recording: Recording) -> None:
         frames, flat, offsets = recording.frames, recording.stack_frames, recording.stack_offsets
@@ -28,16 +35,15 @@ class ModulePaths:
         forward = (frames["name"] == "forward").to_numpy()
         call = (file.str.contains(_MACHINERY) & frames["name"].str.contains(_CALLS)).to_numpy()
         # Among Python frames (ignoring C++ ones between them), a module's forward is called by Module's machinery.
-        own = np.flatnonzero(python[flat])
-        stack = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))[own]
-        row = flat[own]
-        called = np.zeros(len(own), bool)
-        called[:-1] = call[row[1:]] & (stack[1:] == stack[:-1])
-        is_module = forward[row] & called
+        at, own = np.flatnonzero((forward & python)[flat]), np.flatnonzero(python[flat])
+        stack, row = np.searchsorted(offsets, at, "right") - 1, flat[at]
+        caller = np.append(own, len(flat))[np.searchsorted(own, at) + 1]
+        is_module = caller < offsets[stack + 1]
+        is_module[is_module] = call[flat[caller[is_module]]]
         # A decorated forward is called by its decorator: it counts around those that are seen.
-        outermost = np.full(len(offsets) - 1, len(own))
-        outermost[stack[is_module]] = np.flatnonzero(is_module)  # the last assignment wins
-        is_around = forward[row] & (np.arange(len(own)) > outermost[stack])
+        outermost = np.full(len(offsets) - 1, len(flat))
+        outermost[stack[is_module]] = at[is_module]  # the last assignment wins
+        is_around = at > outermost[stack]
         self._around, self._row = row[is_around], row[is_module]
         self._around_offsets, self._offsets = (
             np.searchsorted(stack[these], np.arange(len(offsets))) for these in (is_around, is_module)

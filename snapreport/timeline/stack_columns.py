@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from snapreport.timeline.build import DeviceTimeline
-from snapreport.timeline.modules import ModulePaths
+from snapreport.timeline.modules import module_paths
 from snapreport.timeline.own_code import own_frames
 
 
@@ -30,7 +30,7 @@ def with_stacks(timeline: DeviceTimeline) -> pl.DataFrame:
     recorded = timeline.events["forward_stack"].to_numpy()
     forward = np.zeros(len(table), np.int32)
     forward[born >= 0] = recorded[born[born >= 0]]
-    paths = ModulePaths(recording)
+    paths = module_paths(recording)
     path_of = pl.Series(paths.of(range(len(recording.stack_offsets) - 1)), dtype=pl.String)
     own, other = path_of.gather(stack), path_of.gather(forward)
     source = (

@@ -132,7 +132,9 @@ def _numbers(names: pl.Series, pattern: str) -> pl.Series:
     """Int64 number in each name, null if the pattern does not match. Checks each distinct name once."""
     matches = re.compile(pattern)
     known = {}
-    for name in names.drop_nulls().unique().to_list():
+    distinct = names.drop_nulls().unique()
+    # Python takes ten times as long to find no number in 300,000 names of requests.
+    for name in distinct.filter(distinct.str.contains(pattern)).to_list():
         found = matches.search(name)
         if found and len(found[1]) <= 16 and int(found[1]) < _MAX_STEP_NUMBER:
             known[name] = int(found[1])

@@ -8,6 +8,7 @@ from snapreport.integers import stable_order
 from snapreport.memoize import memoize
 from snapreport.reading.noise import PYTHON, recorded_flags
 from snapreport.reading.recording import Recording
+from snapreport.reading.stack_marks import stacks_with
 from snapreport.timeline.build import DeviceTimeline
 
 MODULE_CALL = r"^(_call_impl|_wrapped_call_impl|_slow_forward|forward|_apply|_conv_forward)$"
@@ -23,15 +24,9 @@ _MIN_REGULAR = 0.75
 def outside_modules(recording: Recording) -> np.ndarray:
     """Bool per stack: it has Python frames, and none of them is a module's call or ``forward``."""
     flat, offsets = recording.stack_frames, recording.stack_offsets
-    stacks = len(offsets) - 1
-    if not len(flat):
-        return np.zeros(stacks, bool)
-    of_stack = np.repeat(np.arange(stacks), np.diff(offsets))
-    in_module = recording.frames["name"].str.contains(MODULE_CALL).to_numpy()[flat]
-    python = (recorded_flags(recording) & PYTHON != 0)[flat]
-    result = np.bincount(of_stack[python], minlength=stacks) > 0
-    result[of_stack[in_module]] = False
-    return result
+    in_module = recording.frames["name"].str.contains(MODULE_CALL).to_numpy()
+    python = recorded_flags(recording) & PYTHON != 0
+    return np.asarray(stacks_with(offsets, python[flat]) & ~stacks_with(offsets, in_module[flat]))
 
 
 def loop_anchors(timeline: DeviceTimeline, fewest: int) -> list[np.ndarray]:

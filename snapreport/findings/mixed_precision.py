@@ -95,7 +95,7 @@ def _share(context: AdviceContext, mask: np.ndarray) -> tuple[float, int, tuple[
         more = np.floor(context.size[changed] * (factor[changed] - 1.0)).astype(np.int64)
         born, freed = (timeline.allocations[name].to_numpy()[changed] for name in ("alloc_event", "free_event"))
         curve = allocated_curve(born, freed, more, len(timeline.events))
-        curve += np.where(computes, copied, 0)
+        np.add(curve, copied, out=curve, where=computes)
         return curve
 
     # The best estimate last: what it needs is all that stays allocated.

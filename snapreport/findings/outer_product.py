@@ -33,21 +33,23 @@ def broadcast(context: AdviceContext) -> Advice | None:
     linear = context.frames(LINEAR)[stack]
     by_program = context.own_frames[context.innermost()][stack]
     mask = np.zeros(len(context.size), bool)
+    large = np.flatnonzero((size >= _MIN_BYTES) & ~linear & (stack > 0))
     for bytes_of in _ELEMENT_SIZES:
-        n = np.sqrt(size / bytes_of).round().astype(np.int64)
-        square = (n * n * bytes_of == size) & (size >= _MIN_BYTES) & ~linear & (stack > 0)
-        places = np.flatnonzero(square & np.isin(n * bytes_of, size))
-        before, vector = places[:, None] - np.arange(1, _NEIGHBOURS + 1), (n[places] * bytes_of)[:, None]
+        n = np.sqrt(size[large] / bytes_of).round().astype(np.int64)
+        square = n * n * bytes_of == size[large]
+        square[square] = np.isin(n[square] * bytes_of, size)
+        places, n = large[square], n[square]
+        before, vector = places[:, None] - np.arange(1, _NEIGHBOURS + 1), (n * bytes_of)[:, None]
         is_vector = (before >= 0) & (size[before] == vector)
         follows = _nearest((before >= 0) & linear[before], is_vector)
         # Of products by lines of the program, all after the vector are smaller: operands of a product are larger.
         follows |= _nearest((before >= 0) & (size[before] >= vector), is_vector & by_program[before])
         found: set[int] = set()
-        for at in places[follows].tolist():
+        for at, side in zip(places[follows].tolist(), n[follows].tolist(), strict=True):
             if int(size[at]) in found:  # the first has marked all that follow
                 continue
             born = context.born[rows[at]]
-            alive = (context.born < born) & (context.freed > born) & (context.size == n[at] * bytes_of)
+            alive = (context.born < born) & (context.freed > born) & (context.size == side * bytes_of)
             # The prediction and the target; all pairs by a matrix product have operands with more columns.
             if alive.sum() >= 2:
                 found.add(int(size[at]))

@@ -127,7 +127,7 @@ class DeviceTimeline(Struct, dict=True):
         counts = ends >= 0
         change = np.bincount(born[counts] + 1, weights=blocks.size[counts], minlength=never + 2)
         change -= np.bincount(ends[counts] + 1, weights=blocks.size[counts], minlength=never + 2)
-        return int(np.cumsum(change[: never + 1]).max())
+        return int(np.cumsum(change[: never + 1], out=change[: never + 1]).max())
 
     @cached_property
     def recording_gaps(self) -> list[Gap]:

@@ -29,7 +29,7 @@ def allocated_curve(alloc_event: np.ndarray, free_event: np.ndarray, size: np.nd
     step[alloc_event[~before] + 1] = size[~before]
     ends = free_event >= 0
     step[free_event[ends] + 1] -= size[ends]
-    curve = np.cumsum(step)
+    curve = np.cumsum(step, out=step)  # another array's pages would take longer than the sum
     if len(curve) and int(curve.max()) > MAX_SIZE:
         raise SnapshotError(f"allocations add up to {int(curve.max())} bytes at once, more than any memory")
     return curve
@@ -43,8 +43,8 @@ def reserved_curve(action: np.ndarray, size: np.ndarray, final: int) -> np.ndarr
     if float(size.sum(dtype=np.float64)) + final >= 2.0**62:
         raise SnapshotError(f"sizes add up to {size.sum(dtype=np.float64):.3g} bytes, more than any memory")
     rows = np.flatnonzero(_SIGN[np.minimum(action, len(ACTIONS))])  # one event in thousands
-    step = np.zeros(len(action), np.int64)
-    step[rows] = _SIGN[action[rows]] * size[rows]
-    total = np.concatenate(([0], np.cumsum(step, dtype=np.int64)))
-    curve: np.ndarray = final - total[-1] + total
+    curve = np.zeros(len(action) + 1, np.int64)
+    curve[rows + 1] = _SIGN[action[rows]] * size[rows]
+    np.cumsum(curve, out=curve)
+    curve += final - curve[-1]
     return curve

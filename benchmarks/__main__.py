@@ -300,9 +300,9 @@ BENCHMARKS: dict[str, Benchmark] = {
     "recording": of_rows(lambda _: recording.measure(), recording.table),
     "clocks": of_rows(lambda run: clocks.measure(run.folder), clocks.table),
     "modules": lambda run: {"rows": modules.run_all(run.names)},
-    "layers": lambda run: {"rows": layers.run_all(run.names)},
-    "operators": lambda run: {"rows": operators.run_all(run.keep, run.names)},
-    "tensor-shapes": lambda run: {"rows": tensor_shapes.run_all(run.keep, run.names)},
+    "layers": lambda run: {"rows": layers.run_all(run.names, run.options.stacks)},
+    "operators": lambda run: {"rows": operators.run_all(run.keep, run.names, run.options.stacks)},
+    "tensor-shapes": lambda run: {"rows": tensor_shapes.run_all(run.keep, run.names, run.options.stacks)},
     "remedies": of_remedies,
     "remedy-times": lambda run: {"rows": remedy_times.run_all(run.keep, run.names)},
     "categories": of_categories,
@@ -355,6 +355,12 @@ def main() -> None:
         "--ranks", nargs="*", type=int, default=[64, 8, 1024], help="job: sizes of jobs; 8 ranks are of 100 MB"
     )
     parser.add_argument("--digests", nargs="*", type=int, default=[4096], help="job: numbers of digests to report on")
+    parser.add_argument(
+        "--stacks",
+        choices=("python", "all"),
+        default="python",
+        help="layers, operators, tensor-shapes: frames of the recorded programs; all: C++ too, PyTorch's own default",
+    )
     parser.add_argument("--no-browser", action="store_true", help="leave the browser's figures out")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures here too")
     parser.add_argument("--compare", type=Path, metavar="FILE", help="figures of an earlier run to hold these against")

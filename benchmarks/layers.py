@@ -21,14 +21,14 @@ KEYS = ("forward", "said", "layer", "module")
 HEAD = f"{'program':<24}{'forward':>12}{'said':>9}{'layer':>9}{'module':>9}"
 
 
-def measure(python: str | Path, program: str, value: int) -> dict[str, Any]:
+def measure(python: str | Path, program: str, value: int, stacks: str = "python") -> dict[str, Any]:
     """Bytes of forward passes in modules, ``forward``; of these ``said``: with the number of a layer; of these
     ``layer``: the module's path has that number; ``module``: in the module that most of the bytes of a path are in.
 
     A module without a number, which is what a loop's own lines are in, has that of the last one that ran before.
     """
     with tempfile.TemporaryDirectory() as folder:
-        run(python, STEPS, "recorded", program, value, folder)
+        run(python, STEPS, "recorded", program, value, folder, stacks=stacks)
         (path,) = Path(folder).glob("*.pickle.gz")
         snapshot = snapreport.load(path)
         timeline = snapshot.timeline(0)
@@ -56,7 +56,7 @@ def measure(python: str | Path, program: str, value: int) -> dict[str, Any]:
     }
 
 
-def run_all(names: Sequence[str]) -> list[dict[str, Any]]:
+def run_all(names: Sequence[str], stacks: str) -> list[dict[str, Any]]:
     """Prints a line for each program and PyTorch, and returns the rows."""
     rows = []
     for python in pythons():
@@ -64,7 +64,7 @@ def run_all(names: Sequence[str]) -> list[dict[str, Any]]:
         mine = []
         for program, value in PROGRAMS.items():
             if not names or program in names:
-                mine.append({"python": python, **measure(python, program, value)})
+                mine.append({"python": python, **measure(python, program, value, stacks)})
                 print(line(mine[-1]), flush=True)
         print(line({"program": "all", **{key: sum(row[key] for row in mine) for key in KEYS}}))
         rows += mine

@@ -23,8 +23,8 @@ from benchmarks.recording import pythons
 PROGRAM = ROOT / "tests" / "fakecuda" / "programs" / "named.py"
 # The first 8 are noted, then one of 10; a report takes the modules of the others from those.
 STEPS = 20
-HEAD = f"{'program':<24}{'modules':>10}{'names':>10}{'shapes':>10}  memory_stats"
-KINDS = ("modules", "names", "shapes")
+HEAD = f"{'program':<24}{'modules':>10}{'names':>10}{'shapes':>10}{'saved by':>10}  memory_stats"
+KINDS = ("modules", "names", "shapes", "saved")
 PROGRAMS = {
     "gpt_batch": 4, "scores_length": 64, "autocast_batch": 4, "checkpointed_batch": 4, "sgd_momentum_batch": 4,
     "fused_adam_batch": 4, "accumulated_batch": 4, "lora_batch": 4, "experts_batch": 4, "resnet_batch": 4,
@@ -39,13 +39,14 @@ WRAPPED = (
 )  # fmt: skip
 
 
-def run(python: str | Path, steps: int, *arguments: object) -> Any:
-    """What ``named.py`` prints."""
+def run(python: str | Path, steps: int, *arguments: object, stacks: str = "python") -> Any:
+    """What ``named.py`` prints. stacks: as in ``snapreport.record``."""
     variables = {
         **os.environ,
         "PYTHONPATH": str(ROOT),
         "FAKE_GPU_GIB": "8",
         "STEPS": str(steps),
+        "STACKS": stacks,
         "FAKE_CUDA_SHADOW": "1",
     }
     command = [str(python), str(PROGRAM), *map(str, arguments)]
@@ -56,9 +57,9 @@ def run(python: str | Path, steps: int, *arguments: object) -> Any:
 
 
 def measure(python: str | Path, program: str, value: int, steps: int = STEPS) -> dict[str, Any]:
-    """Of the bytes that the truth knows, how many are said rightly: ``modules``, ``names``, ``shapes`` as (right, said
-    wrongly, not at all) bytes; ``unchanged``: whether the program's memory_stats are the same with recording and
-    without.
+    """Of the bytes that the truth knows, how many are said rightly: ``modules``, ``names``, ``shapes``, ``saved`` as
+    (right, said wrongly, not at all) bytes; ``unchanged``: whether the program's memory_stats are the same with
+    recording and without.
     """
     with tempfile.TemporaryDirectory() as folder:
         recorded = run(python, steps, "recorded", program, value, folder)
@@ -74,10 +75,13 @@ def measure(python: str | Path, program: str, value: int, steps: int = STEPS) ->
     for number, (one, true) in enumerate(zip(told, truth, strict=True)):
         shapes = ["x".join(map(str, shape)) or "scalar" for shape in true["shapes"]]
         noted = None if (one["shape"] or "").startswith("*") else one["shape"]  # others are inferred
+        saved = (one["saved_by"] or "").split()
+        is_compared = one["category"] != "parameter" and "compiled" not in program
         for kind, known, said, right in (
             ("modules", bool(true["modules"]), one["module"], (one["module"] or "") in true["modules"]),
             ("names", bool(true["name"]), one["user_metadata"], one["user_metadata"] == true["name"]),
             ("shapes", bool(shapes) and noted is not None, noted, noted in shapes),
+            ("saved", is_compared and bool(saved or true["saved"]), one["saved_by"], {*saved} == {*true["saved"]}),
         ):
             if known:
                 counts[kind][0 if right else 1 if said else 2] += one["size"]

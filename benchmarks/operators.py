@@ -26,11 +26,12 @@ FAMILIES = {
     "activation function": ("gelu", "relu", "silu", "clamp_min", "tanh", "sigmoid", "softmax"),
     "rnn": ("gru", "lstm"),
     "pooling": ("max_pool", "avg_pool", "adaptive"),
+    "normalize": ("div", "linalg_vector_norm", "clamp_min"),
     "normalization": ("layer_norm", "group_norm", "rms_norm"),
 }  # fmt: skip
 
 
-def run_all(folder: Path, names: Sequence[str]) -> list[dict[str, Any]]:
+def run_all(folder: Path, names: Sequence[str], stacks: str) -> list[dict[str, Any]]:
     """Prints a line for each program, and returns the rows."""
     import fake_torch
 
@@ -41,10 +42,10 @@ def run_all(folder: Path, names: Sequence[str]) -> list[dict[str, Any]]:
         listing = fake_torch.PROGRAMS / "remedy_pairs.py"
         for program in sorted(json.loads(torch.run(listing, "--list").out)):
             if not names or program in names:
-                run = folder / f"{torch.version} {program}"
+                run = folder / f"{torch.version} {program} {stacks}"
                 if not run.exists():
                     command = [listing, folder / "own.pickle", program]
-                    torch.record("-o", run, "--no-modules", "--profile", "0:3", command=command)
+                    torch.record("-o", run, "--no-modules", "--stacks", stacks, "--profile", "0:3", command=command)
                 if row := measure(run):
                     rows.append({"program": program, "torch": torch.version, **row})
                     print(_line(f"{program} on {torch.version}", row), flush=True)

@@ -16,7 +16,7 @@ import polars as pl
 import snapreport
 
 
-def run_all(folder: Path, names: Sequence[str]) -> list[dict[str, Any]]:
+def run_all(folder: Path, names: Sequence[str], stacks: str) -> list[dict[str, Any]]:
     """Prints a line for each program of ``tests/fakecuda/programs/pairs`` for which a shape is said, and returns all
     rows.
     """
@@ -28,11 +28,11 @@ def run_all(folder: Path, names: Sequence[str]) -> list[dict[str, Any]]:
         torch = fake_torch.FakeTorch(environment)
         listing = fake_torch.PROGRAMS / "remedy_pairs.py"
         for program in sorted(json.loads(torch.run(listing, "--list").out)):
-            run = folder / f"{torch.version} {program} modules"
+            run = folder / f"{torch.version} {program} {stacks} modules"
             if names and program not in names:
                 continue
             if not run.exists():
-                torch.record("-o", run, command=[listing, folder / "own.pickle", program])
+                torch.record("-o", run, "--stacks", stacks, command=[listing, folder / "own.pickle", program])
             for path in run.glob("rank_*.pickle.gz"):
                 rows.append({"program": program, "torch": torch.version, **measure(path, folder)})
                 if rows[-1]["said"]:

@@ -17,10 +17,10 @@ from snapreport.reading.clock_alignment import FARTHEST_NS, align
 START = 1_790_857_026_000_000_000  # ns since 1970
 
 
-def run_of_steps(steps: int, seed: int, again: int = 1) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Events of a snapshot (µs) and the allocations of a trace (ns), 0.2 to 1 µs later; one of 50 times the thread
-    waits between both records. All steps allocate the same addresses, each again ``again`` allocations later, and take
-    some 5 ms each.
+def run_of_steps(steps: int, seed: int, again: int = 1, waits: float = 0.02) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Events of a snapshot (µs) and the allocations of a trace (ns), 0.2 to 1 µs later; in a share of times the thread
+    ``waits`` between both records. All steps allocate the same addresses, each again ``again`` allocations later, and
+    take some 5 ms each.
     """
     chance = random.Random(seed)
     now, events, allocations = START, [], []
@@ -29,7 +29,7 @@ def run_of_steps(steps: int, seed: int, again: int = 1) -> tuple[pl.DataFrame, p
             now += chance.randrange(5_000, 80_000)
             address = (number % again + number // (2 * again) * again) << 20
             events.append((address, now // 1000))
-            later = chance.randrange(200, 1000) + (chance.randrange(20_000, 90_000) if chance.random() < 0.02 else 0)
+            later = chance.randrange(200, 1000) + (chance.randrange(20_000, 90_000) if chance.random() < waits else 0)
             allocations.append((address, now + later))
             now += later
     frame = pl.DataFrame(events, {"addr": pl.UInt64, "time_us": pl.Int64}, orient="row")
@@ -48,6 +48,14 @@ def test_any_shift_is_found(shift: int, seed: int) -> None:
         assert abs(found.shift_ns - shift) < 1500, "half of what lies between both records, and of a µs"
         assert found.error_us is not None and found.error_us[1] < 2
         assert found.matched == len(part)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_most_wait(seed: int) -> None:
+    """As where most requests call cudaMalloc."""
+    events, allocations = run_of_steps(40, seed, waits=0.6)
+    found = align([events], allocations.with_columns(pl.col("time") - 93_000))
+    assert abs(found.shift_ns - 93_000) < 1500
 
 
 def test_one_clock_that_is_faster() -> None:

@@ -164,6 +164,7 @@ class RawDevice(Struct, forbid_unknown_fields=True):
     modules: list[str] | UnsetType = UNSET
     shapes: list[str] | UnsetType = UNSET
     dtypes: list[str] | UnsetType = UNSET
+    grad_fns: list[str] | UnsetType = UNSET
     ooms: list[OomEntry] | UnsetType = UNSET
     steps: RawSteps | UnsetType = UNSET
     spans: RawSpans | UnsetType = UNSET

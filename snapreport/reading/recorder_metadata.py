@@ -33,6 +33,7 @@ OUTPUTS_SCHEMA: dict[str, Any] = {
     "time_us": pl.Int64, "device": pl.Int64, "address": pl.UInt64, "bytes": pl.Int64, "shape": pl.String,
     "dtype": pl.String,
 }  # fmt: skip
+SAVED_SCHEMA = {**OUTPUTS_SCHEMA, "saved_by": pl.String}
 MOST_DEVICES, MOST_STATS, MOST_STEPS, MOST_TENSORS, MOST_MARKS = 1024, 2000, 1_000_000, 1_000_000, 256
 MOST_MODULES, MOST_MODULE_MARKS, MOST_DIMENSIONS = 100_000, 4_000_000, 16
 _TEXT = 2000  # characters of a text that is shown
@@ -74,7 +75,8 @@ class RecorderMetadata(Struct, frozen=True, eq=False):
     Int32,
       ascending in time: which module runs from then on. pauses: ``begin_us``, ``end_us`` Int64, ascending: nothing was
       noted then. outputs: ``time_us``, ``device`` Int64, ``address`` UInt64,
-      ``bytes`` Int64, ``shape`` ("4x128x32000"), ``dtype`` ("float32") String: what modules returned.
+      ``bytes`` Int64, ``shape`` ("4x128x32000"), ``dtype`` ("float32") String: what modules returned. saved: the same
+      of what autograd saved, with ``saved_by`` String, the name of the ``grad_fn``; ``address`` is that of its storage.
     steps: ``step``, ``time_us`` Int64: the ends of steps. tensors: a row per tensor and moment: ``time_us``,
       ``device`` Int64, ``address`` UInt64 of its storage, ``category`` Enum, ``name`` String, ``shape``, ``dtype``
       String null.
@@ -106,6 +108,7 @@ class RecorderMetadata(Struct, frozen=True, eq=False):
     running: pl.DataFrame
     pauses: pl.DataFrame
     outputs: pl.DataFrame
+    saved: pl.DataFrame
     device_memory: pl.DataFrame
     profile: str
 
@@ -140,7 +143,8 @@ def read_metadata(raw: Any) -> RecorderMetadata | None:
         modules=named,
         running=_running(modules, len(named)),
         pauses=_pauses(_list(modules.get("pauses"))),
-        outputs=_outputs(_dict(modules.get("outputs"))),
+        outputs=_outputs(_dict(modules.get("outputs")), OUTPUTS_SCHEMA),
+        saved=_outputs(_dict(modules.get("saved")), SAVED_SCHEMA),
         device_memory=device_memory(raw.get("device_memory")),
         profile=_text(raw.get("profile"), _NAME),
     )
@@ -258,33 +262,33 @@ def _pauses(rows: list[Any]) -> pl.DataFrame:
     return table if ascending.all() else table.clear()
 
 
-def _outputs(value: dict[Any, Any]) -> pl.DataFrame:
-    """Each output with its kind; none if a column is not whole."""
-    kinds = [_kind(row) for row in _list(value.get("kinds"))[:MOST_MODULES]]
+def _outputs(value: dict[Any, Any], schema: dict[str, Any]) -> pl.DataFrame:
+    """Each tensor with its kind; none if a column is not whole."""
+    of_kind = [key for key in ("device", "bytes", "shape", "dtype", "saved_by") if key in schema]
+    kinds = [_kind(row, len(of_kind)) for row in _list(value.get("kinds"))[:MOST_MODULES]]
     times, addresses, codes = (
         _sums(value.get("times")),
         _sums(value.get("addresses")),
         whole_numbers(value.get("codes"), MOST_MODULE_MARKS),
     )
     if times is None or addresses is None or codes is None or None in kinds or not len(codes):
-        return pl.DataFrame(schema=OUTPUTS_SCHEMA)
+        return pl.DataFrame(schema=schema)
     if len(times) != len(codes) or len(addresses) != len(codes) or codes.min() < 0 or codes.max() >= len(kinds):
-        return pl.DataFrame(schema=OUTPUTS_SCHEMA)
-    described = pl.DataFrame(
-        kinds, {key: OUTPUTS_SCHEMA[key] for key in ("device", "bytes", "shape", "dtype")}, orient="row"
-    )
+        return pl.DataFrame(schema=schema)
+    described = pl.DataFrame(kinds, {key: schema[key] for key in of_kind}, orient="row")
     table = described[codes].with_columns(time_us=times, address=addresses.view(np.uint64))
-    return table.select(*OUTPUTS_SCHEMA)
+    return table.select(*schema)
 
 
-def _kind(row: Any) -> tuple[int, int, str, str] | None:
-    device = _int(row[0], (-1, 65_535)) if _is_row(row, 4) else None
+def _kind(row: Any, length: int) -> tuple[int, int, str, *tuple[str, ...]] | None:
+    device = _int(row[0], (-1, 65_535)) if _is_row(row, length) else None
     shape = _shape(row[1]) if device is not None else None
     item = _int(row[3], (0, 64)) if shape is not None else None
     if device is None or shape is None or item is None:
         return None
     total = math.prod(row[1]) * item
-    return (device, total, shape, _dtype(row[2])) if total <= SIZE[1] else None
+    names = (_text(name, _NAME) for name in row[4:])
+    return (device, total, shape, _dtype(row[2]), *names) if total <= SIZE[1] else None
 
 
 def _shape(lengths: Any) -> str | None:

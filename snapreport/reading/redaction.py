@@ -196,6 +196,7 @@ def _recorder(metadata: RecorderMetadata, hide: _Hide) -> RecorderMetadata:
         device_memory=metadata.device_memory.with_columns(
             _mapped(metadata.device_memory["line"].cast(pl.String), hide.name)
         ),
+        saved=metadata.saved.with_columns(_mapped(metadata.saved["saved_by"], hide.name)),
         modules=metadata.modules.with_columns(*(_mapped(metadata.modules[key], hide.name) for key in MODULES_SCHEMA)),
     )
 

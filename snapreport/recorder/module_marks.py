@@ -20,6 +20,7 @@ from typing import Any
 
 from snapreport.recorder.compiled_calls import CompiledCalls
 from snapreport.recorder.module_names import ModuleNames
+from snapreport.recorder.saved_tensors import SavedTensors
 
 # Marks to keep, of some 20 bytes each; a step has a few for each module.
 MOST_MARKS = 1_000_000
@@ -63,6 +64,7 @@ class ModuleMarks:
         self._times, self._codes = array("q"), array("i")  # ns since 1970, codes of ``names``
         self._output_times, self._output_addresses, self._outputs = array("q"), array("Q"), array("i")
         self._kinds: dict[tuple[Any, ...], int] = {}  # (device, shape, dtype) of outputs
+        self._saved = SavedTensors()
         self._threads: dict[int, _Thread] = {}
         self._markers = _Markers(self._marker)
         self._undo: list[Callable[[], None]] = []
@@ -80,6 +82,7 @@ class ModuleMarks:
             hooks.register_module_forward_pre_hook(enter).remove,
             hooks.register_module_forward_hook(leave, always_call=True).remove,
             compiled.stop,
+            self._saved.start(),
         ]
 
     def stop(self) -> None:
@@ -107,6 +110,7 @@ class ModuleMarks:
                 del self._pauses[:-MOST_MARKS]
             self._threads.clear()  # what is open now ends unseen
             self._is_noting[0] = is_due
+        self._saved.step_began(end_ns, is_noted=is_due)
         self._step_began, self._marks_before = end_ns, len(self._codes)
 
     def _hooks(self) -> tuple[Callable[..., None], Callable[..., None]]:
@@ -122,6 +126,7 @@ class ModuleMarks:
             self._output_times.append, self._output_addresses.append, self._outputs.append,
         )  # fmt: skip
         markers, thread_id, is_noting = self._markers, threading.get_ident, self._is_noting
+        saved, is_reading = self._saved, self._saved.is_reading
 
         # ``is_compiling()`` first: what compiled code reads before it is compiled anew when it changes.
         def enter(module: Any, args: Any) -> None:
@@ -185,6 +190,11 @@ class ModuleMarks:
                 thread.code = before
                 mark_code(before)
                 mark_time(left)
+                if is_reading[0]:
+                    if saved.has_hooks():
+                        saved.hide(first, next_node())
+                    if not calls and thread.hooks and current_pass() < 0:
+                        saved.read((output,) if isinstance(output, tensor_type) else _parts(output), first)
             except Exception:  # noqa: BLE001  a program's tensors may raise anything
                 return
 
@@ -223,26 +233,41 @@ class ModuleMarks:
         """Forgets the numbers of nodes, which only count within a step, and the oldest marks of too many."""
         for thread in list(self._threads.values()):
             thread.hooked.clear()
-        for columns in (self._times, self._codes), (self._output_times, self._output_addresses, self._outputs):
+        for columns in (
+            (self._times, self._codes),
+            (self._output_times, self._output_addresses, self._outputs),
+            (self._saved.times, self._saved.addresses, self._saved.codes),
+        ):
             if len(columns[0]) > MOST_MARKS:
                 for column in columns:
                     del column[: MOST_MARKS // 2]
 
     def facts(self) -> dict[str, Any]:
         """``paths``: (path, class) of each code; ``times``, ``codes``: of each mark. ``outputs``: what modules
-        returned, ``kinds`` being (device, shape, dtype, bytes of an element). ``pauses``: (beginning, end) of times in
-        which nothing was noted. Times are µs since 1970; of columns of times and addresses, the differences are given.
+        returned, ``kinds`` being (device, shape, dtype, bytes of an element). ``saved``: the same of what autograd
+        saved, ``kinds`` with the name of the ``grad_fn``. ``pauses``: (beginning, end) of times in which nothing was
+        noted. Times are µs since 1970; of columns of times and addresses, the differences are given.
         """
+        outputs, saved = (
+            [[device, list(shape), str(dtype), dtype.itemsize, *name] for device, shape, dtype, *name in kinds]
+            for kinds in (self._kinds, self._saved.kinds)
+        )
         return {
             "paths": [list(pair) for pair in zip(self._names.paths, self._names.classes)],  # noqa: B905  Python 3.9
             "times": _differences(time // 1000 for time in self._times),
             "codes": list(self._codes),
             "pauses": [[begin // 1000, end // 1000] for begin, end in self._pauses],
             "outputs": {
-                "kinds": [[device, list(shape), str(dtype), dtype.itemsize] for device, shape, dtype in self._kinds],
+                "kinds": outputs,
                 "times": _differences(time // 1000 for time in self._output_times),
                 "addresses": _differences(self._output_addresses),
                 "codes": list(self._outputs),
+            },
+            "saved": {
+                "kinds": saved,
+                "times": _differences(time // 1000 for time in self._saved.times),
+                "addresses": _differences(self._saved.addresses),
+                "codes": list(self._saved.codes),
             },
         }
 

@@ -31,7 +31,8 @@ class Options:
       directory. on_signal: a signal's name without SIG.
     keep: how many periodic dumps, and how many OOM dumps, stay on disk. oom_seconds: how long an OOM dump may delay the
       exception. redact: regular expressions whose matches in the command line are replaced.
-    modules: note which module of the program allocates, and shapes and dtypes of what modules return.
+    modules: note which module of the program allocates, shapes and dtypes of what modules return, and what autograd
+      saves.
     device_memory: sample the memory in use on each device, of all processes. pinned: record pinned host memory, where
       PyTorch can (2.10 and later). alarm: dump when this share of a device's memory is in use; alarm_growth: dump after
       so many steps in a row that each end with more allocated than any before.

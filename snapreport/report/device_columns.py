@@ -58,7 +58,7 @@ class _Names(Struct):
 
 
 # Columns that only some recordings have, and the lists of names that they index.
-_NAMED = {"module": "modules", "shape": "shapes", "dtype": "dtypes"}
+_NAMED = {"module": "modules", "shape": "shapes", "dtype": "dtypes", "saved_by": "grad_fns"}
 
 
 def device_tables(

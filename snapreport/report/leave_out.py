@@ -37,9 +37,9 @@ PARTS = (
         keys=(("contexts", [""]), ("metadata", [""])),
     ),
     Part(
-        "modules, shapes and dtypes",
-        columns=("module", "shape", "dtype"),
-        keys=(("modules", [""]), ("shapes", [""]), ("dtypes", [""])),
+        "modules, shapes and dtypes, and what autograd saves",
+        columns=("module", "shape", "dtype", "saved_by"),
+        keys=(("modules", [""]), ("shapes", [""]), ("dtypes", [""]), ("grad_fns", [""])),
     ),
     Part("when each free was requested", columns=("requested",)),
     Part("the time of each event", sections=(".times",), keys=(("time0", None),)),

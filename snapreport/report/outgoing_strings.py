@@ -55,7 +55,9 @@ def outgoing_strings(
             facts = recorder_facts(recording.recorder)
             found["recorder"].update(text for fact in facts for text in (fact.text, fact.url))
             found["tensors"].update(recording.recorder.tensors["name"].to_list())
-            for texts in (recording.recorder.modules, recording.recorder.outputs.select("shape", "dtype")):
+            noted = (recording.recorder.outputs, recording.recorder.saved)
+            tensors = (table.drop("time_us", "device", "address", "bytes") for table in noted)
+            for texts in (recording.recorder.modules, *tensors):
                 found["modules"].update(*texts.unique().iter_columns())
     rules = links.rules([recording.recorder for recording in recordings])
     found["addresses of source"].update(text for rule in rules for text in (rule.root, rule.url))

@@ -82,6 +82,8 @@ class Searcher:
         if name == "meta":
             either: np.ndarray = self._contexts.having(test.parts) | self._metadata.having(test.parts)
             return either
+        if name == "saved":
+            return Folded(self.table["saved_by"]).having(test.parts)
         if name in PART_SEPARATORS:
             return self._in_parts(name).having(test.parts)
         if name in ("step", "freed-in"):

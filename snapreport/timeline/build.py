@@ -43,8 +43,8 @@ class DeviceTimeline(Struct, dict=True):
       ``stream`` Int64, ``pool`` String null, ``stack``, ``free_stack`` Int32 (0: none; of the allocation and of the
       free, never mixed), ``category``, ``category_source`` Enum (``CATEGORIES``, ``CATEGORY_SOURCES``), ``origin``
       Enum, ``compile_context``, ``user_metadata`` String null (of the alloc event; then the names from ``annotate``
-      events while it is live, in order: "first; second"), ``module``, ``shape``, ``dtype`` String null, see
-      :func:`recorded_modules`, shapes that begin with ``*`` :func:`inferred_shapes`, ``module_source`` Enum null:
+      events while it is live, in order: "first; second"), ``module``, ``shape``, ``dtype``, ``saved_by`` String null,
+      see :func:`recorded_modules`, shapes that begin with ``*`` :func:`inferred_shapes`, ``module_source`` Enum null:
       recorded, or inferred by :func:`layer_paths`.
     allocated, reserved: Int64 bytes, ``events + 1`` values; index s is position s - 1.
     peak_event: the first position (-1 counts) with the maximum of allocated; peak_bytes: that maximum.

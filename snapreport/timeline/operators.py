@@ -21,10 +21,18 @@ _CALLED = (
     r"(?:_symint|_cuda_out|_out_cuda|_cuda|_out)?(?:::impl)?\("
 )
 _NODE = r"\b(\w+Backward\d*(?:_\w+)?|AccumulateGrad)::apply\b"
-# An overload's name follows the operator's: add_Tensor, softmax_int, sum_dim_IntList.
+# An overload's name follows the operator's: add_Tensor, softmax_int, sum_dim_IntList, lstm_input.
 _OVERLOAD = (
-    r"(\w*?[a-z0-9]_?)_(?:(?:Tensor|Scalar)\w*"
-    r"|(?:int|dtype|device|dim|self|out|correction|generator|memory_format|source)(?:_\w+)?)$"
+    r"(\w*?[a-z0-9]_{0,2})_(?:(?:Tensor|Scalar|List|[Dd]imname)\w*"
+    r"|(?:int|dtype|device|self|other|out|correction|memory_format|source)(?:_\w+)?"
+    r"|(?:dim|generator)(?:_(?:int|max|min|values|dtype|out|[A-Z])\w*)?"
+    r"|(?:dims|data|grad_input|input|padding|periodic|stable|tensor_lr|vec|src|value|decimals|n_scalar|x_scalar)"
+    r"(?:_out)?)$"
+)
+# Operators whose own names end like that.
+_WHOLE = (
+    r"^(?:take_along_dim|unique_dim|norm_except_dim|(?:add|remove)_batch_dim|(?:cudnn_)?affine_grid_generator"
+    r"|\w*_with_dims|\w*softmax_backward_data|mkldnn_linear_backward_input)$"
 )
 _FUNCTIONS = r"(?:^|/)torch/(?:nn/)?functional\.py$"
 _MODULES = r"(?:^|/)torch/nn/modules/(\w+)\.py$"
@@ -56,7 +64,8 @@ def _dispatched(recording: Recording) -> pl.Series:
     function = pl.when(file.str.contains(_FUNCTIONS) & ~name.str.contains(_HELPERS)).then(
         name.str.strip_chars_start("_")
     )
-    operator = pl.coalesce(dispatched.str.extract(_OVERLOAD), dispatched, name.str.extract(_NODE), function, pl.lit(""))
+    overloaded = pl.when(~dispatched.str.contains(_WHOLE)).then(dispatched.str.extract(_OVERLOAD))
+    operator = pl.coalesce(overloaded, dispatched, name.str.extract(_NODE), function, pl.lit(""))
     return recording.frames.select(operator=operator)["operator"]
 
 

@@ -17,20 +17,29 @@ class _Step(Struct, frozen=True):
     is_noted: bool
 
 
-def noted_before(metadata: RecorderMetadata, times: np.ndarray, allocations: pl.DataFrame) -> np.ndarray:
+def noted_before(
+    metadata: RecorderMetadata,
+    times: np.ndarray,
+    allocations: pl.DataFrame,
+    *,
+    column: str = "module",
+    noted_us: np.ndarray | None = None,
+) -> np.ndarray:
     """Int64 per allocation: one of a noted step that stands at the same place of an equal sequence of requests, -1 if
-    there is none, or if noted steps that are equal so far differ in the modules there.
+    there is none, or if noted steps that are equal so far differ in the ``column`` there.
 
-    times: µs of each allocation's birth. allocations: with ``stack``, ``size``, ``alloc_event`` and ``module``, as
-    noted. Requests are equal if they have the same stack trace; the same size, too, if a noted step has it.
+    times: µs of each allocation's birth. allocations: with ``stack``, ``size``, ``alloc_event`` and ``column``, as
+    noted. noted_us: in the steps with one of these times something was noted; None: in all without a pause. Requests
+    are equal if they have the same stack trace; the same size, too, if a noted step has it.
     """
     found = np.full(len(allocations), -1)
-    if not len(metadata.pauses):
+    if not len(metadata.pauses) and noted_us is None:
         return found
     stack, size = allocations["stack"].to_numpy(), allocations["size"].to_numpy()
-    module = allocations["module"].fill_null("").rank("dense").to_numpy()
-    steps = _steps(metadata, times, np.flatnonzero(allocations["alloc_event"].to_numpy() >= 0), stack)
-    noted = [step for step in steps if step.is_noted and len(np.unique(module[step.rows])) > 1]
+    value = allocations[column].fill_null("").rank("dense").to_numpy()
+    born = np.flatnonzero(allocations["alloc_event"].to_numpy() >= 0)
+    steps = _steps(metadata, times, born, stack, noted_us)
+    noted = [step for step in steps if step.is_noted and len(np.unique(value[step.rows])) > 1]
     for step in steps:
         if step.is_noted:
             continue
@@ -43,17 +52,22 @@ def noted_before(metadata: RecorderMetadata, times: np.ndarray, allocations: pl.
         found[rows] = source
         for mine, other in alike:
             at = found[mine] >= 0
-            differs = module[found[mine[at]]] != module[other[at]]
+            differs = value[found[mine[at]]] != value[other[at]]
             found[mine[at][differs]] = -1
     return found
 
 
-def _steps(metadata: RecorderMetadata, times: np.ndarray, born: np.ndarray, stack: np.ndarray) -> list[_Step]:
+def _steps(
+    metadata: RecorderMetadata, times: np.ndarray, born: np.ndarray, stack: np.ndarray, noted_us: np.ndarray | None
+) -> list[_Step]:
     ends = metadata.steps["time_us"].to_numpy()
     number = np.searchsorted(ends, times[born], "left")
     begins, finishes = metadata.pauses["begin_us"].to_numpy(), metadata.pauses["end_us"].to_numpy()
     pause = np.searchsorted(begins, times[born], "left") - 1
-    paused = (pause >= 0) & (times[born] <= finishes[np.maximum(pause, 0)])
+    if noted_us is None:
+        paused = (pause >= 0) & (times[born] <= finishes[np.maximum(pause, 0)])
+    else:
+        paused = ~np.isin(number, np.searchsorted(ends, noted_us, "left"))
     starts = np.flatnonzero(np.diff(number, prepend=-1))
     return [
         _Step(rows, stack[rows], not bool(is_paused.any()))

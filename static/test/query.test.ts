@@ -66,10 +66,11 @@ test('modules, shapes and dtypes are found by whole parts', () => {
     modules: ['', 'layers.7', 'layers.7.attn', 'layers.70'],
     shapes: ['', '4x128'],
     dtypes: ['', 'float32'],
+    gradFns: ['', 'MulBackward0 AddmmBackward0'],
   }
   const device = { ...d.info, ...named }
   d.module = Uint8Array.from({ length: d.N }, (_, id) => id % 4)
-  d.shape = d.dtype = Uint8Array.from({ length: d.N }, (_, id) => id % 2)
+  d.shape = d.dtype = d.savedBy = Uint8Array.from({ length: d.N }, (_, id) => id % 2)
   const found = (query: string): string[] => {
     const { mask } = evaluateQuery(d, stacks, device, query)
     return [...new Set([...d.module].flatMap((module, id) => (mask[id] ? [device.modules[module]] : [])))].sort()
@@ -80,7 +81,8 @@ test('modules, shapes and dtypes are found by whole parts', () => {
   assert.deepEqual(found('module:attn'), [])
   assert.deepEqual(found('-module:*'), [''])
   assert.deepEqual(found('shape:*x128 dtype:*32'), ['layers.7', 'layers.70'])
-  assert.deepEqual(found('shape:12 OR dtype:float'), [])
+  assert.deepEqual(found('saved:addmm'), ['layers.7', 'layers.70'])
+  assert.deepEqual(found('shape:12 OR dtype:float OR saved:linear'), [])
 })
 
 test('stacks by file, function, place and line equal a walk along every stack', () => {
@@ -364,5 +366,5 @@ test('the word before the caret is what a suggestion replaces', () => {
     suggest('conv cat', 8, null).map((s) => [s.insert, s.from, s.to]),
     [['category:', 5, 8]],
   )
-  assert.deepEqual(suggest('', 0, null).map((s) => s.insert).length, 25)
+  assert.deepEqual(suggest('', 0, null).map((s) => s.insert).length, 26)
 })

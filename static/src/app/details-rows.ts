@@ -58,6 +58,7 @@ export function rowsOf(scene: Scene, data: DeviceData, id: number, links: Links)
     ['Category from', SOURCE_WORDS[info.categorySources[data.categorySource[id]]] ?? null],
     ['Module', storedOr('module', () => moduleRow(info, data.module[id]))],
     ['Tensor', storedOr('shape', () => tensorRow(info.shapes[data.shape[id]], info.dtypes[data.dtype[id]]))],
+    ['Saved by', storedOr('saved_by', () => info.gradFns[data.savedBy[id]] || null)],
     ['Share of peak', atPeak ? `${formatShare(data.size[id], info.peakBytes)} of the peak` : 'not live at the peak'],
     ['Origin', originOf(alloc, free)],
     ['Steps', stepsRow(data, id)],

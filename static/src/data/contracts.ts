@@ -58,6 +58,7 @@ export interface RawDevice {
   modules?: string[]
   shapes?: string[]
   dtypes?: string[]
+  grad_fns?: string[]
   ooms?: OomEntry[]
   steps?: RawSteps
   spans?: RawSpans

@@ -40,6 +40,7 @@ export function readDevice(info: DeviceInfo, columns: DecodedBlob): DeviceColumn
     module: names(columns, p + 'module', N),
     shape: names(columns, p + 'shape', N),
     dtype: names(columns, p + 'dtype', N),
+    savedBy: names(columns, p + 'saved_by', N),
     allocated: allocatedCurve(events.start, events.end, size, P),
     reserved: reservedCurve(info, other, P),
     other,

@@ -119,10 +119,11 @@ export interface DeviceInfo {
   categorySources: string[]
   contexts: string[]
   metadata: string[]
-  /** Names of modules, shapes and dtypes; the first is empty. */
+  /** Names of modules, shapes, dtypes, and of the `grad_fn` that saved something; the first is empty. */
   modules: string[]
   shapes: string[]
   dtypes: string[]
+  gradFns: string[]
   /** Whether the metadata are the names that a recorder gave to tensors, and the program set none of its own. */
   namesOnly?: boolean
   completionsDiffer?: boolean

@@ -65,6 +65,7 @@ function deviceInfo(raw: RawDevice, index: number): DeviceInfo {
     modules: raw.modules ?? [''],
     shapes: raw.shapes ?? [''],
     dtypes: raw.dtypes ?? [''],
+    gradFns: raw.grad_fns ?? [''],
     namesOnly: raw.names_only ?? false,
     completionsDiffer: raw.completions_differ ?? false,
     profiled: raw.profiled ?? false,

@@ -72,10 +72,11 @@ export interface DeviceData {
   categorySource: Uint8Array
   context: Small
   metadata: Small
-  /** Which module made it, and the tensor in it: indices into `info.modules`, `shapes`, `dtypes`; 0: not recorded. */
+  /** Which module made it, and the tensor in it: indices into `info.modules`, `shapes`, `dtypes`, `gradFns`; 0: not recorded. */
   module: Small
   shape: Small
   dtype: Small
+  savedBy: Small
   /** bytes allocated, by position (length P) */
   allocated: Float64Array
   /** bytes reserved, by position (length P) */

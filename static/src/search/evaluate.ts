@@ -16,6 +16,7 @@ const LEFT_OUT: Record<string, string> = {
   module: 'this report was made without modules',
   shape: 'this report was made without shapes',
   dtype: 'this report was made without dtypes',
+  saved_by: 'this report was made without what autograd saves',
   times: 'this report was made without times',
 }
 
@@ -105,6 +106,9 @@ class Finder {
       if (this.isLeftOut(field)) return this.nothing()
       const texts = inAll(info[`${field}s`], PART_SEPARATORS[field])
       return lookUp(textsHaving(texts, test.parts), data[field])
+    }
+    if (field === 'saved') {
+      return this.isLeftOut('saved_by') ? this.nothing() : lookUp(textsHaving(info.gradFns, test.parts), data.savedBy)
     }
     if (field === 'meta') {
       this.isLeftOut('metadata')

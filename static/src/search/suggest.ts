@@ -49,6 +49,7 @@ export const FIELD_HELP: Record<Field, string> = {
   module: 'module that made it, and all below: layers.7; layers.*.attn; inferred: dit:249.3',
   shape: 'shape of its tensor: 4x128; *x32000',
   dtype: 'type of its tensor: float32, *16',
+  saved: 'grad_fn that saved it for the backward pass: Softmax; *',
   source: 'where its category comes from: stack, inferred',
 }
 

@@ -4,8 +4,9 @@
 without counters of splits, which depend on the order in which the model is freed. ``named.py recorded PROGRAM VALUE
 FOLDER``: the same, recorded by snapreport. ``named.py truth PROGRAM VALUE``: prints a row for each allocation in order:
 bytes; the modules that it may be said to belong to, "" being none and an empty list unknown; the name of the parameter,
-gradient or state in it; the shapes with which an operator or a module returned it whole. ``STEPS`` in the environment:
-of training.
+gradient or state in it; the shapes with which an operator or a module returned it whole; the nodes of the graph
+that saved a part of it in calls of modules. ``STEPS`` in the environment:
+of training; ``STACKS``: of the recording.
 
 Forward, the truth sees every operator (a dispatch mode, which wrappers do not work under: there it has times alone) and
 whose ``__call__`` runs. Backward, it has a hook on every node of the graph, whose number tells when its operator ran in
@@ -59,6 +60,8 @@ class Truth(TorchDispatchMode):
         self.shapes: list[tuple[int, int, list[int]]] = []  # µs, address, shape
         self.rows: list[tuple[int, int, int, list[str]]] = []  # begin, end (µs), address, modules
         self.tensors: list[tuple[int, int, str]] = []  # µs, address, name
+        self.saved: list[tuple[int, int, int]] = []  # µs, address, number of the node
+        self.node_names: dict[int, str] = {}
 
     def learn(self) -> None:
         for model, modules_by_name in wrapped.MODELS:
@@ -144,6 +147,7 @@ class Truth(TorchDispatchMode):
             if node is not None and node not in nodes:
                 nodes[node] = self.modules_of(node)
                 left += [one for one, _ in node.next_functions]
+        self.node_names |= {node._sequence_nr(): node.name() for node in nodes}
         for node, modules in nodes.items():
             # Bound by default arguments.
             node.register_prehook(lambda _, modules=modules: self.marks.append((time.time_ns() // 1000, modules)))
@@ -163,6 +167,16 @@ class Truth(TorchDispatchMode):
                 self.__enter__()
             self.marks.append((time.time_ns() // 1000, [] if self.has_operators else [""]))
             self.is_backward = False
+
+    def pack(self, tensor: torch.Tensor) -> torch.Tensor:
+        """A hook for tensors that autograd saves, which are part of the node that was created last. What is computed
+        outside of modules, as some losses are, is not recorded, nor what a checkpoint itself saves, without a node.
+        """
+        is_checkpoint = sys._getframe(1).f_code.co_filename.endswith("torch/utils/checkpoint.py")
+        if tensor.is_cuda and not self.is_backward and self.stack and not is_checkpoint:
+            number = torch._C._autograd._get_sequence_nr() - 1
+            self.saved.append((time.time_ns() // 1000, tensor.untyped_storage().data_ptr(), number))
+        return tensor.detach()
 
     def parameters(self) -> list[tuple[str, Any]]:
         found = []
@@ -205,7 +219,7 @@ class Truth(TorchDispatchMode):
     def answer(self) -> list[dict[str, Any]]:
         trace = torch.cuda.memory._snapshot()["device_traces"][0]
         allocations = [entry for entry in trace if entry["action"] == "alloc"]
-        rows = [{"bytes": entry["size"], "modules": [], "name": "", "shapes": []} for entry in allocations]
+        rows = [{"bytes": entry["size"], "modules": [], "name": "", "shapes": [], "saved": []} for entry in allocations]
         of_address: dict[int, list[int]] = defaultdict(list)
         for number, entry in enumerate(allocations):
             of_address[entry["addr"]].append(number)
@@ -230,6 +244,10 @@ class Truth(TorchDispatchMode):
             number = at(address, when)
             if number is not None and shape not in rows[number]["shapes"]:
                 rows[number]["shapes"].append(shape)
+        for when, address, saver in self.saved:
+            number = at(address, when)
+            if number is not None and saver in self.node_names:
+                rows[number]["saved"].append(self.node_names[saver])
         names: dict[int, dict[str, None]] = defaultdict(dict)
         for when, address, name in self.tensors:
             number = at(address, when)
@@ -261,7 +279,11 @@ def main() -> None:
         nn.Module.__call__ = call  # type: ignore[method-assign]
         torch.autograd.backward = lambda *args, **kwargs: truth.backward(*args, **kwargs)  # type: ignore[assignment]
         register_optimizer_step_post_hook(lambda optimizer, *_: truth.note(optimizer))
-        with truth if truth.has_operators else contextlib.nullcontext():
+        with contextlib.ExitStack() as stack:
+            if "compiled" not in program:  # code is compiled anew for hooks
+                stack.enter_context(torch.autograd.graph.saved_tensors_hooks(truth.pack, lambda tensor: tensor))
+            if truth.has_operators:
+                stack.enter_context(truth)
             run(int(value))
         print(json.dumps(truth.answer()))
         return
@@ -271,7 +293,7 @@ def main() -> None:
     if mode == "recorded":
         import snapreport
 
-        recording = snapreport.record(folder[0])
+        recording = snapreport.record(folder[0], stacks=os.environ.get("STACKS", "python"))
     with recording:
         run(int(value))
         print(json.dumps([*every, stats("inactive_split")]))

@@ -23,6 +23,7 @@ from snapreport.timeline.inferred_layers import layer_paths
 from snapreport.timeline.inferred_shapes import inferred_shapes
 from snapreport.timeline.life_phases import recorded_pairs
 from snapreport.timeline.lifetimes import FREED, GHOST, ORIGINS, Pairing, action_codes, pair
+from snapreport.timeline.operators import called_operators
 from snapreport.timeline.phases import stack_phases
 from snapreport.timeline.recorded_modules import MODULE_SOURCES, NO_MODULES, recorded_modules
 from snapreport.timeline.recorded_tensors import recorded_tensors
@@ -307,7 +308,8 @@ def _allocations(
         table = table.hstack(recorded_modules(recording.recorder, record.device, events, table, tensors))
     is_recorded = table["module"].null_count() < len(table)
     if inference:
-        table = table.with_columns(table["shape"].fill_null(inferred_shapes(table)))
+        shapes = inferred_shapes(table, lambda: called_operators(recording))
+        table = table.with_columns(table["shape"].fill_null(shapes))
         if not is_recorded:
             table = table.with_columns(layer_paths(recording, table))
     of = pl.lit(MODULE_SOURCES[0 if is_recorded else 1], pl.Enum(MODULE_SOURCES))

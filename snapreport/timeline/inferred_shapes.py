@@ -2,44 +2,56 @@
 
 The weights of a transformer have a width, and their other sides are the widths of what it computes: 4,096, 11,008,
 32,000. An activation has a row for each token of the batch, so the number of tokens is the one with which most of these
-sides are the size of an activation. What the stack traces say is not used.
+sides are the size of an activation. What has the width itself may be split into heads: there the operator decides.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import numpy as np
 import polars as pl
 
 from snapreport.timeline.model_widths import ELEMENT_BYTES
 
-FEWEST = 2
-"""Equal square matrices of weights, and equal vectors, that show a width."""
+FEWEST, CERTAIN = 2, 3
+"""Equal square matrices of weights, and equal vectors, that may be of a width, which excludes others; and square
+matrices that show it.
+"""
 LEAST_SIDE = 32
 """Of a weight: what is a smaller multiple of the width is mostly a vector, or a convolution."""
 FEWEST_SIDES = 3
 """Sides that activations have with one number of tokens, and with no other."""
 LEAST_TOKENS = 9
+_NO_HEADS = (
+    r"^(?:linear|addmm|(?:native_)?layer_norm|rms_norm|normalization|embedding|gelu|silu|relu|activation function)"
+)
+"""Operators of modules whose result has the width: queries and keys that are rotated have that of a head."""
 
 
-def inferred_shapes(allocations: pl.DataFrame) -> pl.Series:
+def inferred_shapes(allocations: pl.DataFrame, operators: Callable[[], pl.Series]) -> pl.Series:
     """String per allocation, ``*x4096``: of activations and temporaries whose last dimension follows; null of others.
 
+    operators: String per stack, see :func:`snapreport.timeline.operators.called_operators`; called only where needed.
     Nothing follows in a program with several widths, as of an encoder and a decoder.
     """
     category, size = allocations["category"].cast(pl.String), allocations["size"].to_numpy()
     weights = size[(category == "parameter").to_numpy()]
     is_output = category.is_in(["activation", "temporary"])
     named: dict[int, str] = {}
+    width = ""
     for element in ELEMENT_BYTES:
         if widths := _widths(weights, element):
-            if len(widths) == 1:
+            if len(widths) == 1 and (weights == widths[0] ** 2 * element).sum() >= CERTAIN:
                 outputs = np.unique(size[is_output.to_numpy()])
+                width = f"*x{widths[0]}"
                 named = _named(np.unique(weights), outputs[outputs > 0], widths[0] * element, element)
             break
     if not named:
         return pl.Series("shape", [None], pl.String).new_from_index(0, len(allocations))
     found = allocations["size"].replace_strict(named, default=None, return_dtype=pl.String)
-    return found.set(~is_output, None)
+    has_no_heads = operators().gather(allocations["stack"]).str.contains(_NO_HEADS)
+    return found.set(~is_output | ((found == width) & ~has_no_heads), None)
 
 
 def _widths(weights: np.ndarray, element: int) -> list[int]:

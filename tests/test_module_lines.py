@@ -14,6 +14,7 @@ from snapreport.findings.diff_document import diff_document
 from snapreport.findings.run import findings
 from snapreport.number_format import bytes_text
 from snapreport.report.diff_text import diff_text
+from snapreport.report.group_text import groups_text
 from snapreport.report.module_lines import module_cells, module_rows
 from snapreport.timeline.module_tree import numbered_modules
 
@@ -122,3 +123,21 @@ def test_layers_are_those_of_one_family() -> None:
     assert layers(("up.0", 50), ("down.0", 50), ("up.1", 50), ("down.1", 50)) == []
     assert layers(("layers.0", 50), (None, 1)) == []
     assert layers(("head", 50)) == []
+
+
+def test_the_table_by_module_folds_what_is_alike() -> None:
+    """With the bytes of all, and as many modules as the tree has."""
+    snapshot = snapreport.load(RECORDING)
+    text = groups_text(snapshot, "module", None)
+    like = {one.module: one.like for one in snapshot.timeline(0).stats.modules or () if one.like}
+    family, *_ = like.values()
+    alike = [family, *(path for path, first in like.items() if first == family)]
+    own = snapshot.allocations(0)
+    below = [path for path in own["module"].drop_nulls().unique() if path.startswith(family + ".")]
+    assert len(below) > 2 and len(alike) == 4
+    parent, _, first = family.rpartition(".")
+    for inner in below:
+        rest, last = inner.removeprefix(family), alike[-1].rpartition(".")[2]
+        size = own.filter(pl.col("module").is_in([path + rest for path in alike]))["size"].sum()
+        [line] = [line for line in text.splitlines() if line.startswith(f"{parent}.{first}–{last}{rest} ")]
+        assert bytes_text(size) in line

@@ -28,6 +28,9 @@ def groups_text(snapshot: Snapshot, by: str, query: str | None) -> str:
         table, title = group_sums(timeline, by, mask), f"by {by}"
         if by == "module" and modules_source(timeline) == "inferred":
             table, title = _layers_folded(table), "by line of forward, layers inferred"
+        elif by == "module":
+            like = {one.module: one.like for one in timeline.stats.modules or () if one.like}
+            table = _alike_folded(table, like)
         if by == "shape" and table["name"].str.starts_with("*").any():
             title = "by shape, *x… inferred from sizes"
         lines += ["", _title(timeline, title, query)]
@@ -55,6 +58,27 @@ def _layers_folded(table: pl.DataFrame) -> pl.DataFrame:
     folded = table.group_by("name").agg(sums, layers=layers)
     folded = folded.with_columns(pl.col("name").str.replace("*", pl.col("layers").fill_null("*"), literal=True))
     return folded.drop("layers").sort(["bytes_at_peak", "bytes", "name"], descending=[True, True, False])
+
+
+def _alike_folded(table: pl.DataFrame, like: dict[str, str]) -> pl.DataFrame:
+    """Modules of layers that are built alike as one row: "layers.0–9.attn". like: of those, the first one."""
+    members: dict[str, list[list[str]]] = {}
+    first_of: dict[str | None, str | None] = {None: None, "": ""}
+    for name in table["name"].drop_nulls():
+        path = ""
+        for part in name.split("."):
+            path = f"{path}.{part}".lstrip(".")
+            path = like.get(path, path)
+        first_of[name] = path
+        members.setdefault(path, []).append(name.split("."))
+    named: dict[str | None, str | None] = {None: None, "": ""}
+    for path, paths in members.items():
+        numbers = [sorted(set(parts), key=lambda part: (len(part), part)) for parts in zip(*paths, strict=True)]
+        named[path] = ".".join(own[0] if len(own) == 1 else f"{own[0]}–{own[-1]}" for own in numbers)
+    names = [named[first_of[name]] for name in table["name"]]
+    sums = pl.col("bytes_at_peak", "count_at_peak", "bytes", "count").sum()
+    folded = table.with_columns(name=pl.Series(names, dtype=pl.String)).group_by("name").agg(sums)
+    return folded.sort(["bytes_at_peak", "bytes", "name"], descending=[True, True, False])
 
 
 def tree_text(snapshot: Snapshot, query: str | None) -> str:

@@ -116,8 +116,8 @@ class PrivatePool(Struct, forbid_unknown_fields=True):
 
 class ServingMemory(Struct, forbid_unknown_fields=True):
     """What the memory is for that a program reserves at the end to serve a model. ``cuda_graph_bytes``: reserved by
-    private pools beside weights and cache; ``activation_reserve_bytes``: cached, or for what a forward pass is at;
-    ``peak_activation_bytes``: the most that passes outside of graphs had allocated at once.
+    private pools beside those of weights and cache; ``activation_reserve_bytes``: cached, or for what a forward pass is
+    at; ``peak_activation_bytes``: the most that passes outside of graphs had allocated at once, null without a trace.
     """
 
     reserved_bytes: Bytes
@@ -126,7 +126,7 @@ class ServingMemory(Struct, forbid_unknown_fields=True):
     cuda_graph_bytes: SignedBytes
     activation_reserve_bytes: SignedBytes
     other_bytes: Bytes
-    peak_activation_bytes: Bytes
+    peak_activation_bytes: Bytes | None
 
 
 DeviceUseCause = Literal["CUDA context", "cuBLAS", "NCCL", "CUDA graphs", "kernels and libraries", "other processes"]

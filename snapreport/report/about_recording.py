@@ -70,17 +70,19 @@ def _serving(timeline: DeviceTimeline) -> list[str]:
     memory = serving_memory(timeline)
     if memory is None:
         return []
+    most = memory.peak_activation_bytes
+    passes = "" if most is None else sentence(" Forward passes outside of graphs needed {} at most.", bytes_part(most))
     return [
         sentence(
             "At the end {} were reserved: weights {weights}, KV cache {cache}, CUDA graphs {graphs}, for activations "
-            "{room}, other {other}. Forward passes outside of graphs needed {most} at most.",
+            "{room}, other {other}.{passes}",
             bytes_part(memory.reserved_bytes),
             weights=bytes_part(memory.weight_bytes),
             cache=bytes_part(memory.kv_cache_bytes),
             graphs=bytes_part(memory.cuda_graph_bytes),
             room=bytes_part(memory.activation_reserve_bytes),
             other=bytes_part(memory.other_bytes),
-            most=bytes_part(memory.peak_activation_bytes),
+            passes=passes,
         )
     ]
 

@@ -32,9 +32,10 @@ def recorded_modules(
         module = _running(metadata, clock, allocations["alloc_event"].to_numpy())
         shapes = _shapes(_live_at(metadata.outputs, device, events, allocations), len(allocations))
         saved = _saved(metadata, device, clock, events, allocations)
+        module, shapes = _with_unnoted(metadata, clock, allocations, module, shapes)
+        # What is saved may be a view: the shape of what a module returned comes first, that of another step, too.
         shapes = shapes.with_columns(saved.select(shapes[name].fill_null(saved[name]) for name in shapes.columns))
         shapes = shapes.with_columns(saved["saved_by"])
-        module, shapes = _with_unnoted(metadata, clock, allocations, module, shapes)
     if len(metadata.modules):
         module = _owners(tensors["name"], metadata.modules["module"]).fill_null(module)
     named = (tensors[key].fill_null(shapes[key]) for key in ("shape", "dtype"))
@@ -109,8 +110,9 @@ def _saved(
         column="saved_by",
         noted_us=found["time_us"].unique().to_numpy(),
     )
-    at = np.maximum(source, 0)
-    return _filled(table, pl.Series(source >= 0) & (allocations["size"] == allocations["size"].gather(at)), at)
+    known, at = pl.Series(source >= 0), np.maximum(source, 0)
+    same = known & (allocations["size"] == allocations["size"].gather(at))
+    return _filled(table.drop("saved_by"), same, at).hstack(_filled(table.select("saved_by"), known, at))
 
 
 def _live_at(noted: pl.DataFrame, device: int, events: pl.DataFrame, allocations: pl.DataFrame) -> pl.DataFrame:

@@ -31,7 +31,7 @@ new MutationObserver((changes) => {
 
 
 def test_each_view_once_and_unseen(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
-    opened = open_report(report_of(corpus.path_of("training")), before=WATCH)
+    opened = open_report(report_of(corpus.path_of("training")), before=WATCH, is_rehearsed=True)
     rehearsed = opened.js("rehearsed")
     assert len(rehearsed) == len({seen["view"] for seen in rehearsed}) == len(VIEWS)
     assert all(seen["isUnseen"] and seen["isInert"] and seen["isRoomy"] for seen in rehearsed)
@@ -47,7 +47,7 @@ def test_each_view_at_the_size_at_which_it_is_shown(
     """Nothing has to be laid out or painted again: also where no legend lies below a view. The panel of fixes, which is
     beside the timeline alone, is closed.
     """
-    opened = open_report(report_of(corpus.path_of("training")), "#fix.open=no", before=WATCH)
+    opened = open_report(report_of(corpus.path_of("training")), "#fix.open=no", before=WATCH, is_rehearsed=True)
     rehearsed = [seen["size"] for seen in opened.js("rehearsed")]
     shown = []
     for view in ("reserved", "table", "segments", "events", "flame"):
@@ -60,7 +60,9 @@ def test_each_view_at_the_size_at_which_it_is_shown(
 def test_what_is_seen_is_as_without(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
     """Compared pixel by pixel with a page that was opened on the view."""
     report = report_of(corpus.path_of("training"))
-    opened = open_report(report, reduced_motion="reduce")  # no animation is running when a picture is taken
+    opened = open_report(
+        report, is_rehearsed=True, reduced_motion="reduce"
+    )  # no animation is running when a picture is taken
     for view in VIEWS:
         straight = open_report(report, f"#view={view}", reduced_motion="reduce")
         opened.set_view(view=view)
@@ -74,7 +76,7 @@ def test_what_is_seen_is_as_without(report_of: Callable[..., Path], open_report:
 
 def test_none_where_there_is_no_room(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
     """Opened on the summary, which hides the container; the views appear when requested."""
-    opened = open_report(report_of(corpus.path_of("training")), "#view=summary", before=WATCH)
+    opened = open_report(report_of(corpus.path_of("training")), "#view=summary", before=WATCH, is_rehearsed=True)
     assert opened.js("rehearsed") == []
     opened.set_view(view="table")
     assert opened.js("document.querySelectorAll('.list-row').length") > 5

@@ -293,7 +293,7 @@ def inline(text: str) -> bytes:
 
 NAMES = ["action", "alloc", "addr", "size", "stream", "frames", "filename", "line", "name", "f", "g", "pool_id", "key"]
 PLACE = {name: i + 2 for i, name in enumerate(NAMES)}  # of these texts in the memo
-F, G, TOO_LARGE, FIRST = 15, 16, 17, 21  # of two frames, a pool that is none, the first entry
+F, G, TOO_LARGE, TRACE, FIRST = 15, 16, 17, 20, 21  # of two frames, a pool that is none, the trace, its first entry
 
 
 def hand_made(entries: list[bytes], before: bytes = b"", after: bytes = b"") -> bytes:
@@ -342,12 +342,13 @@ SWAPPED = ref(PLACE["addr"]) + ref(PLACE["size"]) + b"q\4" + b"0q\5" + b"0"
         hand_made([*ORDINARY, an_entry(FIRST_LIST + ref(G) + b"a"), *ORDINARY]),
         hand_made([*ORDINARY, an_entry(FIRST_LIST + b"\x94"), *ORDINARY, *[an_entry(ref(FIRST + 23))] * 5, *ORDINARY]),
         hand_made([*[an_entry(OF_F, KEY + inline("xyz"))] * 9, an_entry(OF_F, ref(FIRST + 7) + b"K\1"), *ORDINARY]),
+        hand_made([*ORDINARY, an_entry(OF_F, ref(TRACE) + b"K\1"), *ORDINARY]),
         hand_made(ORDINARY, after=SWAPPED + inline("host_traces") + b"]\x94]\x94(" + b"".join(ORDINARY) + b"ea"),
     ],
     ids=[
         "ordinary", "a gap in the memo", "two stacks", "two stacks, the first new", "no pool", "a list not in the memo",
         "a frame with a fraction", "None as a frame",
-        "a changed list", "a list twice in the memo", "a parsed text as key", "keys that change",
+        "a changed list", "a list twice in the memo", "a parsed text as key", "a trace as key", "keys that change",
     ],
 )  # fmt: skip
 def test_what_no_recorder_writes(pickled: bytes) -> None:

@@ -20,8 +20,11 @@ class TraceCollector:
     """Replaces one trace's list. The unpickler appends to it; afterwards the entries are empty.
 
     It receives dicts, and after those of a part of the trace the :class:`ParsedEntries` between them. The unpickler's
-    memo refers to every dict and every list of frames until the end, so they are emptied, not dropped.
+    memo refers to every dict and every list of frames until the end, so they are emptied, not dropped. Unhashable like
+    the list, so that it cannot become a key.
     """
+
+    __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, codes: Codes) -> None:
         self.reader = EventReader(codes)

@@ -227,7 +227,7 @@ class AdviceContext:
 
     @cached_property
     def has_python(self) -> np.ndarray:
-        """Bool per allocation: whether Python frames say which line made it."""
+        """Bool per allocation: whether its stack trace has Python frames."""
         return np.asarray(~self.without_python[self.stack])
 
     @cached_property

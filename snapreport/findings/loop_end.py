@@ -12,7 +12,7 @@ from snapreport.reading.recording import ACTIONS
 from snapreport.timeline.build import DeviceTimeline
 
 _FEW_REPETITIONS = 6
-"""Up to so many, one earlier repetition in which a stack of the loop allocates is enough, else it takes two."""
+"""In a loop of at most so many, a stack belongs to the loop if it allocates in one earlier repetition, else in two."""
 _ALLOC = ACTIONS.index("alloc")
 
 

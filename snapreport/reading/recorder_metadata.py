@@ -263,7 +263,7 @@ def _pauses(rows: list[Any]) -> pl.DataFrame:
 
 
 def _outputs(value: dict[Any, Any], schema: dict[str, Any]) -> pl.DataFrame:
-    """Each tensor with its kind; none if a column is not whole."""
+    """A row for each noted tensor, with its kind; no rows if a column is incomplete."""
     of_kind = [key for key in ("device", "bytes", "shape", "dtype", "saved_by") if key in schema]
     kinds = [_kind(row, len(of_kind)) for row in _list(value.get("kinds"))[:MOST_MODULES]]
     times, addresses, codes = (

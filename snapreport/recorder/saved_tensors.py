@@ -132,7 +132,7 @@ class SavedTensors:
         self.addresses.append(address)
 
     def _learn(self, node: Any) -> tuple[str, list[str]]:
-        """The name of a kind of nodes, and the attributes in which they have tensors."""
+        """The name of the node's class, and its attributes that hold saved tensors."""
         kind = type(node)
         found = [name.replace("_raw", "", 1) for name in dir(kind) if name.startswith("_raw_saved_")]
         # A function of the program's own has them in one attribute.

@@ -26,7 +26,7 @@ LEAST_TOKENS = 9
 _NO_HEADS = (
     r"^(?:linear|addmm|(?:native_)?layer_norm|rms_norm|normalization|embedding|gelu|silu|relu|activation function)"
 )
-"""Operators of modules whose result has the width: queries and keys that are rotated have that of a head."""
+"""Operators whose result is as wide as the model. Others may work on heads, as those that rotate queries and keys."""
 
 
 def inferred_shapes(allocations: pl.DataFrame, operators: Callable[[], pl.Series]) -> pl.Series:

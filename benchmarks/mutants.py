@@ -1,8 +1,10 @@
 """How many one-line changes of the code the tests notice: ``python -m benchmarks.mutants allocator --count 60``.
 
 Each mutant is one change of one operator, constant or condition in a copy of the package. Tests that call the changed
-function run against it, quickest first, until one fails; without recordings of ``../shared``, and without those that
-need a browser or another process. Which test calls what is recorded once, in the file of ``--calls``. Survivors are
+function run against it until one fails; without recordings of ``../shared``, and without those that need a browser or
+another process. Which test calls what is recorded once for each file of tests, in the folder of ``--calls``. All tests
+are collected once: each mutant is a fork, in which functions get their changed code. What runs on import is changed on
+disk, and a new interpreter runs its tests. A test that fails without the change as well notices nothing. Survivors are
 printed: each is a missing test, or says the same as before.
 """
 
@@ -10,6 +12,8 @@ from __future__ import annotations
 
 import argparse
 import ast
+import gc
+import importlib
 import inspect
 import os
 import pickle
@@ -17,22 +21,26 @@ import random
 import re
 import resource
 import shutil
+import signal
+import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
-from types import CodeType, FrameType
+from types import CodeType, FrameType, FunctionType
 
-# Imported before a process is forked for each mutant, which imports only the package and its tests.
+# Imported before a process is forked for each file of tests, which imports only the package and these tests.
 import polars  # noqa: F401
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("allocator", "findings", "jobs", "timeline")
 NEEDS_MORE = re.compile(r"chromium|torch_cuda|subprocess|fake_torch|firefox|dask|mcp|hostile|ProcessPool")
+ARGUMENTS = ["-c", "tests/pytest.ini", "-x", "-p", "no:xdist"]
+MEMORY = 12 << 30
+"""Bytes of address space for the tests of a mutant, some of which would fill the machine."""
 Calls = dict[str, tuple[float, set[tuple[str, str]]]]  # test: seconds, and the (file, function) that it calls
 COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -44,9 +52,8 @@ COMPUTED: dict[type[ast.operator], type[ast.operator]] = {
 }  # fmt: skip
 
 
-def mutants(source: str) -> Iterator[tuple[int, str, str]]:
-    """(line, what changed, the changed source) for each place that can be changed; annotations are left alone."""
-    tree = ast.parse(source)
+def mutants(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """(line, what changed) for each place that can be changed, while it is changed; annotations are left alone."""
     ignored = {id(part) for node in ast.walk(tree) for part in _annotations(node)}
     for node in ast.walk(tree):
         if id(node) in ignored:
@@ -55,20 +62,20 @@ def mutants(source: str) -> Iterator[tuple[int, str, str]]:
         if isinstance(node, ast.Compare) and len(node.ops) == 1 and type(node.ops[0]) in COMPARED:
             operator = node.ops[0]
             node.ops = [COMPARED[type(operator)]()]
-            yield node.lineno, f"{before} -> {ast.unparse(node)}", ast.unparse(tree)
+            yield node.lineno, f"{before} -> {ast.unparse(node)}"
             node.ops = [operator]
         elif isinstance(node, ast.BinOp) and type(node.op) in COMPUTED:
             computed, node.op = node.op, COMPUTED[type(node.op)]()
-            yield node.lineno, f"{before} -> {ast.unparse(node)}", ast.unparse(tree)
+            yield node.lineno, f"{before} -> {ast.unparse(node)}"
             node.op = computed
         elif isinstance(node, ast.BoolOp):
             joined, node.op = node.op, ast.Or() if isinstance(node.op, ast.And) else ast.And()
-            yield node.lineno, f"{before} -> {ast.unparse(node)}", ast.unparse(tree)
+            yield node.lineno, f"{before} -> {ast.unparse(node)}"
             node.op = joined
         elif isinstance(node, ast.Constant) and type(node.value) in (int, float, bool):
             value = node.value
             node.value = not value if type(value) is bool else value + 1 if type(value) is int else value / 4
-            yield node.lineno, f"{before} -> {ast.unparse(node)}", ast.unparse(tree)
+            yield node.lineno, f"{before} -> {ast.unparse(node)}"
             node.value = value
 
 
@@ -90,6 +97,27 @@ def function_at(source: str, line: int) -> str:
             if isinstance(inner, ast.FunctionDef) and inner.lineno <= line <= (inner.end_lineno or line):
                 return prefix + inner.name
     return ""
+
+
+def codes(code: CodeType) -> Iterator[CodeType]:
+    """The code of a module, and of all functions and classes in it, in order."""
+    yield code
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from codes(inner)
+
+
+def changed_functions(path: Path, changed: ast.Module) -> list[tuple[FunctionType, CodeType]]:
+    """(function of a loaded module, its changed code); none where the change runs on import."""
+    new = codes(compile(changed, path, "exec"))
+    old = codes(compile(path.read_text(encoding="utf-8"), path, "exec"))
+    changes = {before: after for before, after in zip(old, new, strict=True) if before != after}
+    own = str(path)
+    return [
+        (one, changes[one.__code__])
+        for one in gc.get_objects()
+        if isinstance(one, FunctionType) and one.__code__.co_filename == own and one.__code__ in changes
+    ]
 
 
 def needs_more(item: pytest.Item) -> bool:
@@ -135,116 +163,158 @@ class Recorder:
             self.failed.add(report.nodeid)
 
 
-class Chosen:
-    """A plugin of pytest that runs these tests alone, in this order."""
-
-    def __init__(self, tests: list[str]) -> None:
-        self._order = {test: place for place, test in enumerate(tests)}
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Iterator[None]:
-        result = yield
-        items[:] = sorted((i for i in items if i.nodeid in self._order), key=lambda item: self._order[item.nodeid])
-        return result
-
-
-def forked(copy: Path, seconds: float, work: Callable[[], int]) -> int:
-    """The exit code of ``work`` in another process, which may use so much of the processor; -1 if it was ended."""
+def forked(seconds: float, work: Callable[[], None]) -> bool:
+    """Whether ``work`` returned in another process, which may use so much of the processor and thrice the time."""
     child = os.fork()
     if not child:
         code = 1
         try:
-            resource.setrlimit(resource.RLIMIT_CPU, (int(time.process_time() + seconds) + 1,) * 2)
+            resource.setrlimit(resource.RLIMIT_CPU, (int(seconds) + 1,) * 2)
+            resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+            signal.alarm(int(3 * seconds) + 10)
             with open(os.devnull, "w") as nothing:
                 os.dup2(nothing.fileno(), 1)
                 os.dup2(nothing.fileno(), 2)
-            os.chdir(copy)
-            sys.path.insert(0, str(copy))
-            nowhere = str(copy / "none")
-            os.environ |= {
-                "PYTHONPATH": str(copy),
-                "SNAPREPORT_REAL_SNAPSHOTS": nowhere,
-                "SNAPREPORT_RECORDED": nowhere,
-            }
-            code = work()
+            work()
+            code = 0
         finally:
             os._exit(code)
-    status = os.waitpid(child, 0)[1]
-    return os.waitstatus_to_exitcode(status) if os.WIFEXITED(status) else -1
+    return os.waitpid(child, 0)[1] == 0
 
 
-def record(file: str, into: Path, copy: Path) -> int:
+def record(file: str, into: Path, copy: Path) -> None:
     recorder = Recorder(copy / "snapreport")
-    code = pytest.main(["-c", "tests/pytest.ini", "-p", "no:xdist", f"tests/{file}"], plugins=[recorder])
+    pytest.main([*ARGUMENTS[:2], *ARGUMENTS[3:], f"tests/{file}"], plugins=[recorder])
     calls = {test: called for test, called in recorder.calls.items() if test not in recorder.failed}
     into.write_bytes(pickle.dumps(calls))
-    return 0 if calls else int(code)
 
 
 def recorded_calls(copy: Path, known: Path) -> Calls:
-    """What each test calls, from the file ``known`` or by running them, one file after another."""
-    if known.exists():
-        calls: Calls = pickle.loads(known.read_bytes())
-        return calls
-    calls = {}
-    part = copy / "calls"
+    """What each test calls, from files in the folder ``known``; test files newer than theirs are run."""
+    known.mkdir(parents=True, exist_ok=True)
+    calls: Calls = {}
     for path in sorted((copy / "tests").glob("test_*.py")):
-        code = forked(copy, 600, partial(record, path.name, part, copy))
-        print(f"{path.name}: {'recorded' if code == 0 else 'left out, it fails or has nothing to run'}", flush=True)
-        if code == 0:
-            calls |= pickle.loads(part.read_bytes())
-    known.write_bytes(pickle.dumps(calls))
+        part = known / f"{path.stem}.pickle"
+        if not part.exists() or part.stat().st_mtime < path.stat().st_mtime:
+            part.write_bytes(pickle.dumps({}))  # what it stays if the tests take too long
+            name = path.name
+            forked(600, lambda name=name, part=part: record(name, part, copy))  # type: ignore[misc]
+            print(f"{path.name}: {len(pickle.loads(part.read_bytes()))} tests recorded", flush=True)
+        calls |= pickle.loads(part.read_bytes())
     return calls
 
 
-def run_tests(tests: list[str]) -> int:
-    files = dict.fromkeys(f"tests/{test.partition('::')[0]}" for test in tests)
-    return int(pytest.main(["-c", "tests/pytest.ini", "-x", "-p", "no:xdist", *files], plugins=[Chosen(tests)]))
-
-
 def tests_of(calls: Calls, file: str, function: str, seconds: float) -> list[str]:
-    """Tests that call a function of a file, or anything of it (""); quickest first, as many as take so long."""
+    """Tests that call a function of a file, or anything of it (""): the quickest, as many as take so long, by file."""
     calling = {t for t, (_, called) in calls.items() if any(f == file and g == (function or g) for f, g in called)}
     # What a test of a file has computed, others of it may share.
     beside = {test.partition("::")[0] for test in calling}
-    chosen: list[str] = []
+    chosen: dict[str, list[str]] = {}
     for test in sorted(calls, key=lambda test: (test not in calling, calls[test][0])):
-        if test in calling or test.partition("::")[0] in beside:
+        name = test.partition("::")[0]
+        if test in calling or name in beside:
             seconds -= calls[test][0]
             if chosen and seconds < 0:
                 break
-            chosen.append(test)
-    return chosen
+            chosen.setdefault(name, []).append(test)
+    return [test for tests in chosen.values() for test in tests]
 
 
-def survivors(package: str, options: argparse.Namespace, copy: Path, calls: Calls) -> tuple[int, int]:
-    """(mutants tried, mutants that no test noticed), the latter printed."""
-    files = sorted((ROOT / "snapreport" / package).glob("*.py"))
-    places = [
-        (path, number)
-        for path in files
-        if path.name in options.files or not options.files
-        for number, _ in enumerate(mutants(path.read_text(encoding="utf-8")))
-    ]
-    chosen = random.Random(options.seed).sample(places, min(options.count, len(places)))
-    survived = 0
-    for turn, (path, number) in enumerate(chosen, 1):
-        source = path.read_text(encoding="utf-8")
-        line, change, changed = list(mutants(source))[number]
-        file = str(path.relative_to(ROOT / "snapreport"))
-        tests = tests_of(calls, file, function_at(source, line), options.seconds)
-        target = copy / "snapreport" / file
-        target.write_text(changed, encoding="utf-8")
-        os.utime(target, (turn, turn))  # compiled files are told apart by their source's size and second
-        limit = 20 + 4 * sum(calls[test][0] for test in tests)
-        if not tests or forked(copy, limit, partial(run_tests, tests)) == 0:
-            survived += 1
-            print(f"survived {len(tests)} tests: {path.name}:{line}: {change}", flush=True)
-        target.write_text(source, encoding="utf-8")
-        os.utime(target, (0, 0))
-        if turn % 10 == 0:
-            print(f"{turn - survived} of {turn} noticed", flush=True)
-    return len(chosen), survived
+class Trials:
+    """A plugin of pytest that runs collected tests against each mutant in a fork."""
+
+    def __init__(self, options: argparse.Namespace, copy: Path, calls: Calls) -> None:
+        self.table: list[str] = []
+        self._options, self._copy, self._calls = options, copy, calls
+        self._items: dict[str, pytest.Item] = {}
+        self._sound: set[str] = set()  # tests that pass without a change
+        self._failed = copy / "failed"
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        self._items = {item.nodeid: item for item in items if item.nodeid in self._calls}
+        self._calls = {test: self._calls[test] for test in self._items}
+
+    def pytest_runtestloop(self) -> bool:
+        import corpus  # of the tests
+
+        for name in corpus.GENERATED:  # each mutant would make them again
+            corpus.path_of(name)
+        for package in self._options.packages or PACKAGES:
+            tried, survived = self._survivors(package)
+            share = 100 * (1 - survived / max(1, tried))
+            self.table.append(f"{package}: {tried - survived} of {tried} noticed, {share:.0f}%")
+        return True
+
+    def _survivors(self, package: str) -> tuple[int, int]:
+        """(mutants tried, mutants that no test noticed), the latter printed."""
+        places = []
+        for path in sorted((self._copy / "snapreport" / package).glob("*.py")):
+            if path.name in self._options.files or not self._options.files:
+                importlib.import_module(f"snapreport.{package}.{path.stem}")
+                tree = ast.parse(path.read_text(encoding="utf-8"))
+                places += [(path, number) for number, _ in enumerate(mutants(tree))]
+        chosen = random.Random(self._options.seed).sample(places, min(self._options.count, len(places)))
+        survived = 0
+        for turn, (path, number) in enumerate(chosen, 1):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            line, change = next(mutant for at, mutant in enumerate(mutants(tree)) if at == number)
+            count, by = self._noticed(path, line, tree)
+            if by is None:
+                survived += 1
+                print(f"survived {count} tests: {package}/{path.name}:{line}: {change}", flush=True)
+            elif self._options.verbose:
+                print(f"noticed: {package}/{path.name}:{line}: {change}: {by}", flush=True)
+            if turn % 10 == 0:
+                print(f"{turn - survived} of {turn} noticed", flush=True)
+        return len(chosen), survived
+
+    def _noticed(self, path: Path, line: int, changed: ast.Module) -> tuple[int, str | None]:
+        """(tests that were run, which of them failed)."""
+        file = str(path.relative_to(self._copy / "snapreport"))
+        function = function_at(path.read_text(encoding="utf-8"), line)
+        swaps = changed_functions(path, changed) if function else []
+        while True:
+            tests = tests_of(self._calls, file, function if swaps else "", self._options.seconds)
+            if not tests:
+                return 0, None
+            by = self._run(tests, swaps) if swaps else self._run_imported(tests, path, changed)
+            if by is None or by in self._sound:
+                return len(tests), by
+            if by not in self._calls or self._run([by], []) is None:
+                self._sound.add(by)
+                return len(tests), by
+            del self._calls[by]  # it fails alone, or where others ran before
+
+    def _run(self, tests: list[str], swaps: list[tuple[FunctionType, CodeType]]) -> str | None:
+        """The test that fails, or that ran when the process was ended."""
+
+        def run() -> None:
+            for function, code in swaps:
+                function.__code__ = code
+            items = [self._items[test] for test in tests]
+            for item, following in zip(items, [*items[1:], None], strict=True):
+                self._failed.write_text(item.nodeid, encoding="utf-8")
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+                if item.session.testsfailed:
+                    raise SystemExit
+
+        limit = 20 + 4 * sum(self._calls[test][0] for test in tests)
+        return None if forked(limit, run) else self._failed.read_text(encoding="utf-8")
+
+    def _run_imported(self, tests: list[str], path: Path, changed: ast.Module) -> str | None:
+        """Likewise, in an interpreter of its own that imports the changed file."""
+        before = path.read_text(encoding="utf-8")
+        limit = 60 + 4 * sum(self._calls[test][0] for test in tests)
+        path.write_text(ast.unparse(changed), encoding="utf-8")
+        try:
+            command = [sys.executable, "-B", "-m", "pytest", *ARGUMENTS, *(f"tests/{test}" for test in tests)]
+            done = subprocess.run(command, timeout=limit, capture_output=True, text=True)
+            failed = re.search(r"(?m)^(?:FAILED|ERROR) (test_.*?)(?: - .*)?$", done.stdout)
+            return None if done.returncode == 0 else failed[1] if failed else tests[0]
+        except subprocess.TimeoutExpired:
+            return tests[0]
+        finally:
+            path.write_text(before, encoding="utf-8")
 
 
 def main() -> None:
@@ -254,20 +324,26 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--files", nargs="*", default=[], help="of these files alone")
     parser.add_argument("--seconds", type=float, default=60, help="of processor time, for a mutant's tests; default 60")
-    parser.add_argument("--calls", type=Path, default=Path(tempfile.gettempdir()) / "snapreport-calls.pickle")
+    parser.add_argument("--calls", type=Path, default=Path(tempfile.gettempdir()) / "snapreport-calls")
+    parser.add_argument("--verbose", action="store_true", help="print the test that noticed each of the others")
     options = parser.parse_args()
-    table = []
     with tempfile.TemporaryDirectory() as scratch:
         copy = Path(scratch) / "copy"
         leave = shutil.ignore_patterns("node_modules", ".git", ".venv*", "__pycache__", ".mypy_cache")
         shutil.copytree(ROOT, copy, ignore=leave)
-        calls = recorded_calls(copy, options.calls)
-        for package in options.packages or PACKAGES:
-            tried, survived = survivors(package, options, copy, calls)
-            table.append(
-                f"{package}: {tried - survived} of {tried} noticed, {100 * (1 - survived / max(1, tried)):.0f}%"
-            )
-    print("\n".join(table))
+        os.chdir(copy)
+        sys.path.insert(0, str(copy))
+        nowhere = str(copy / "none")
+        os.environ |= {
+            "PYTHONPATH": str(copy),
+            "SNAPREPORT_REAL_SNAPSHOTS": nowhere,
+            "SNAPREPORT_RECORDED": nowhere,
+        }
+        calls = recorded_calls(copy, options.calls.resolve())
+        trials = Trials(options, copy, calls)
+        files = sorted({f"tests/{test.partition('::')[0].rpartition('/')[2]}" for test in calls})
+        pytest.main([*ARGUMENTS, "-s", *files], plugins=[trials])
+    print("\n".join(trials.table))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -166,18 +167,35 @@ def test_every_refusal_has_a_recording() -> None:
     assert REFUSED.keys() == facts.REFUSALS.keys()
 
 
-@pytest.mark.parametrize("refusal", REFUSED)
-def test_both_refuse_with_the_same_words(
-    refusal: str, report_of: Callable[..., Path], open_report: Callable[..., Any]
-) -> None:
+def refused(refusal: str) -> tuple[Path, int]:
+    """(a file whose replay is refused, which of its devices)."""
     made = REFUSED[refusal]()
     path = corpus.scratch() / f"refused-{refusal}.{'json' if isinstance(made, str) else 'pickle'}"
     path.write_bytes(made.encode() if isinstance(made, str) else pickle.dumps(made, 4))
     snapshot = snapreport.load(path)
-    device = -1 if refusal == "kind" else next(d for d in snapshot.devices if len(snapshot.events(d)))
-    check = WhatIf(snapshot.timeline(device)).check
-    values = {"kind": "host", "share": "14%"}
+    return path, -1 if refusal == "kind" else next(d for d in snapshot.devices if len(snapshot.events(d)))
+
+
+@pytest.mark.parametrize("refusal", REFUSED)
+def test_a_refusal_names_its_cause(refusal: str) -> None:
+    path, device = refused(refusal)
+    check = WhatIf(snapreport.load(path).timeline(device)).check
+    values = {"kind": "host", "share": "14%"}  # one of seven
     assert (check.exact, check.reason) == (False, facts.sentence("refusals", refusal, **values))
+    if refusal in (*tuple(REFUSED)[:5], "overlap"):
+        assert (check.segment_events, check.same_allocations, check.curve_error) == (0, 0, 1.0)
+    if refusal in ("elsewhere", "overflowed", "collected"):  # all but the request that was moved
+        assert (check.allocations, check.same_allocations, check.curve_error) == (7, 6, 0.0)
+        assert check.segment_events == check.same_segment_events == 1
+
+
+@pytest.mark.parametrize("refusal", REFUSED)
+def test_the_page_refuses_with_the_same_words(
+    refusal: str, report_of: Callable[..., Path], open_report: Callable[..., Any]
+) -> None:
+    path, device = refused(refusal)
+    snapshot = snapreport.load(path)
+    check = WhatIf(snapshot.timeline(device)).check
     opened = open_report(report_of(path))
     ask = "device => snapreport.whatIf(device).then(({ check }) => [check.exact, check.reason, check.allocations])"
     index = opened.js("snapreport.devices()")[snapshot.devices.index(device)]
@@ -185,7 +203,7 @@ def test_both_refuse_with_the_same_words(
 
 
 BAD_SETTINGS = {
-    "pair": ["expandable_segments", "max_split_size_mb:", ":5", "a:"],
+    "pair": ["expandable_segments", "max_split_size_mb:", "a:"],
     "flag": ["expandable_segments:true", "expandable_segments:1"],
     "whole": ["max_split_size_mb:1.5", "max_split_size_mb:-30", "roundup_power2_divisions:x"],
     "least": ["max_split_size_mb:2", "max_non_split_rounding_mb:0", "large_segment_size_mb:10"],
@@ -196,24 +214,31 @@ BAD_SETTINGS = {
     "bracket": ["roundup_power2_divisions:[256:4"],
     "divisions": ["roundup_power2_divisions:[256]", "roundup_power2_divisions:[256:1,4]"],
     "backend": ["backend:cudaMallocAsync"],
-    "unknown": ["expandable_segment:True", "pinned:3"],
+    "unknown": ["expandable_segment:True", "pinned:3", ":5"],
 }  # fmt: skip
 
 
-def test_both_refuse_settings_with_the_same_words(
+def said_of(text: str) -> str:
+    with pytest.raises(SettingsError) as caught:
+        parse_settings([text], AllocatorSettings())
+    return str(caught.value)
+
+
+def test_bad_settings_are_refused_with_their_cause() -> None:
+    templates = json.loads(Path(facts.__file__).with_suffix(".json").read_text("utf-8"))["setting_errors"]
+    assert BAD_SETTINGS.keys() == templates.keys()
+    for cause, texts in BAD_SETTINGS.items():
+        words = max(re.split(r"{\w+}", templates[cause]), key=len)
+        assert [text for text in texts if words not in said_of(text)] == []
+
+
+def test_the_page_refuses_settings_with_the_same_words(
     report_of: Callable[..., Path], borrow_report: Callable[..., Any]
 ) -> None:
     texts = [text for group in BAD_SETTINGS.values() for text in group]
-    said = []
-    for text in texts:
-        with pytest.raises(SettingsError) as caught:
-            parse_settings([text], AllocatorSettings())
-        said.append(str(caught.value))
     opened = borrow_report(report_of(corpus.path_of("fragmentation")))
     ask = "texts => Promise.all(texts.map(t => snapreport.whatIf(0, { settings: [t] }).catch(error => error.message)))"
-    assert opened.page.evaluate(ask, texts) == said
-    templates = json.loads(Path(facts.__file__).with_suffix(".json").read_text("utf-8"))["setting_errors"]
-    assert BAD_SETTINGS.keys() == templates.keys()
+    assert opened.page.evaluate(ask, texts) == [said_of(text) for text in texts]
 
 
 # Divisions from 1 MiB to 32 GiB, as PyTorch itself recorded them: 2.6.0 and 2.9.1, 2.12.1 and 2.15.0.
@@ -311,24 +336,35 @@ def test_which_pytorch_read_the_settings() -> None:
     assert since({"trace_alloc_max_entries": 5}, torch="2.9.1") is False  # a backport: the version knows better
 
 
-def test_where_the_version_is_not_known_both_are_said(
-    report_of: Callable[..., Path], open_report: Callable[..., Any]
-) -> None:
+CONF = "roundup_power2_divisions:[64:8,256:4,>:2]"
+
+
+def of_unknown_version() -> Path:
     record = planted_trace.Recording()
     for mib in (300, 70, 310, 66, 4):
         record.request(mib)
     path = corpus.scratch() / "both.pickle"
     path.write_bytes(pickle.dumps(record.snapshot(), 4))
-    conf = "roundup_power2_divisions:[64:8,256:4,>:2]"
-    runs = snapreport.load(path).whatif(settings=[conf], cards=False)["devices"][0]["runs"][1:]
+    return path
+
+
+def test_where_the_version_is_not_known_both_are_said() -> None:
+    runs = snapreport.load(of_unknown_version()).whatif(settings=[CONF], cards=False)["devices"][0]["runs"][1:]
     assert [run["name"] for run in runs] == [
-        f"{conf}, as PyTorch 2.6 to 2.9 reads it", f"{conf}, as PyTorch 2.12 to 2.15 reads it",
+        f"{CONF}, as PyTorch 2.6 to 2.9 reads it", f"{CONF}, as PyTorch 2.12 to 2.15 reads it",
     ]  # fmt: skip
     # Two requests of 256 to 512 MiB take 384 MiB there and 320 here; 70 and 66 take 72; 4 a segment of 20.
     assert [run["peak_reserved_bytes"] // MIB for run in runs] == [384 * 2 + 72 * 2 + 20, 320 * 2 + 72 * 2 + 20]
+
+
+def test_the_page_says_both_where_the_version_is_not_known(
+    report_of: Callable[..., Path], open_report: Callable[..., Any]
+) -> None:
+    path = of_unknown_version()
+    (device,) = snapreport.load(path).whatif(settings=[CONF])["devices"]
     opened = open_report(report_of(path))
     ask = "settings => snapreport.whatIf(0, { settings }).then(a => a.runs.map(r => [r.settings, r.peakReserved]))"
-    assert opened.page.evaluate(ask, [conf])[1:] == [[run["name"], run["peak_reserved_bytes"]] for run in runs]
-    least = opened.page.evaluate("settings => snapreport.leastMemory(0, { settings })", conf)
-    wanted = snapreport.load(path).whatif(settings=[conf])["devices"][0]["minimums"]
-    assert [one["memory"] for one in least] == [one["memory_bytes"] for one in wanted] and len(least) == 4
+    said = [[run["name"], run["peak_reserved_bytes"]] for run in device["runs"][1:]]
+    assert opened.page.evaluate(ask, [CONF])[1:] == said
+    least = opened.page.evaluate("settings => snapreport.leastMemory(0, { settings })", CONF)
+    assert [one["memory"] for one in least] == [one["memory_bytes"] for one in device["minimums"]] and len(least) == 4

@@ -61,12 +61,12 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     ``shown_path``: those that differ in what a page can show; ``telling_path``: in what is found in them.
     """
     every = {
-        "snapshot_path": corpus.names(), "real_path": corpus.real_names(), "shown_path": corpus.shown_names(),
-        "telling_path": corpus.telling_names(),
+        "snapshot_path": corpus.names, "real_path": corpus.real_names, "shown_path": corpus.shown_names,
+        "telling_path": corpus.telling_names,
     }  # fmt: skip
     for fixture, names in every.items():
         if fixture in metafunc.fixturenames:
-            given = names or [pytest.param("none", marks=pytest.mark.skip(reason=corpus.NO_REAL))]
+            given = names() or [pytest.param("none", marks=pytest.mark.skip(reason=corpus.NO_REAL))]
             metafunc.parametrize(fixture, given, indirect=True, scope="session")
 
 

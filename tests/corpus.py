@@ -66,6 +66,7 @@ def names() -> list[str]:
     return ["small", *sorted(GENERATED.keys() - {"small"}), *recorded]
 
 
+@functools.cache
 def real_names() -> list[str]:
     return sorted(p.name for p in REAL.glob("*.pickle"))
 

@@ -17,8 +17,13 @@ from cli import in_process
 from snapreport.agents import answers
 from snapreport.findings.run import findings
 
-pytest.importorskip("mcp.server.mcpserver")
 T = TypeVar("T")
+
+
+@pytest.fixture(autouse=True)
+def is_installed() -> None:
+    """Not when the file is imported, which every worker does."""
+    pytest.importorskip("mcp.server.mcpserver")
 
 
 def in_a_thread(conversation: Coroutine[Any, Any, T]) -> T:

@@ -6,22 +6,31 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch", reason="torch is not installed: names of tensors were not tested")
+from snapreport.recorder.module_names import ModuleNames
+from snapreport.recorder.tensor_names import named_tensors
 
-from snapreport.recorder.module_names import ModuleNames  # noqa: E402
-from snapreport.recorder.tensor_names import named_tensors  # noqa: E402
+
+@pytest.fixture(autouse=True)
+def is_installed() -> None:
+    """Not when the file is imported: every worker imports it, for 1.6 s of processor time, and one runs its tests."""
+    pytest.importorskip("torch", reason="torch is not installed: names of tensors were not tested")
 
 
 def net() -> Any:
-    nn = torch.nn
+    from torch import nn
+
     return nn.Sequential(nn.Linear(2, 3), nn.Sequential(nn.Linear(3, 4, bias=False), nn.ReLU()))
 
 
 def parallel(module: Any) -> Any:
+    import torch
+
     return torch.nn.DataParallel(module)
 
 
 def compiled(module: Any) -> Any:
+    import torch
+
     return torch.compile(module, backend="eager")
 
 
@@ -69,6 +78,8 @@ def test_a_module_that_outlives_its_wrapper_keeps_its_names() -> None:
 
 def test_a_module_of_no_root_is_part_of_whatever_calls_it() -> None:
     """Such as the one that ``torch.compile`` has made for several layers."""
+    import torch
+
     model, graph = net(), torch.nn.ReLU()
     names = ModuleNames()
     names.kind = "cpu"
@@ -80,6 +91,8 @@ def test_a_module_of_no_root_is_part_of_whatever_calls_it() -> None:
 
 def test_several_tensors_of_one_storage_are_counted_once() -> None:
     """By the model and by the optimizer: the gradients of a bucket of DDP."""
+    import torch
+
     model = net()
     bucket = torch.zeros(100)
     for number, parameter in enumerate(model.parameters()):

@@ -202,6 +202,28 @@ def test_annotate_events_reach_to_the_end_of_their_allocation(tmp_path: Path) ->
     assert found.broken == {"without_allocation": 1}
 
 
+def test_names_of_our_recorder_are_no_spans(tmp_path: Path) -> None:
+    """Which PyTorch's trace has for its own viewer: allocations have them once, beside names by the program."""
+    trace = [
+        event("alloc", T0, 0x1000),
+        event("annotate", T0 + 1, 0x1000, user_metadata="layer.weight"),
+        event("annotate", T0 + 2, 0x1000, user_metadata="frozen"),
+        event("alloc", T0 + 3, 0x2000),
+        event("annotate", T0 + 4, 0x9000, user_metadata="layer.weight"),
+    ]
+    tensors = [[0, 0x1000, "parameter", "layer.weight", [4], "torch.float32"]]
+    recorder = {"schema": "snapreport-recording/1", "marks": [{"time_us": T0 + 5, "tensors": tensors}]}
+    given = {"segments": [], "device_traces": [trace]}
+    for facts, names, spans in (
+        ({"snapreport": recorder}, "layer.weight; frozen", ["frozen"]),
+        ({}, "layer.weight; frozen", ["layer.weight", "frozen"]),
+    ):
+        snapshot = loaded(tmp_path, {**facts, **given})
+        assert snapshot.allocations(0)["user_metadata"].to_list() == [names, None]
+        assert snapshot.spans(0)["name"].to_list() == spans
+        assert snapshot.timeline(0).annotated.broken == ({} if facts else {"without_allocation": 1})
+
+
 # Steps
 
 

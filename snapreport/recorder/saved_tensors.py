@@ -1,4 +1,5 @@
-"""What autograd saves, and for which ``grad_fn``: read from the graph when the outermost module returns.
+"""What autograd saves, and for which ``grad_fn``: read from the graph when the outermost module returns, and when a
+backward pass begins for what was computed outside of modules, such as a loss.
 
 Reading unpacks a saved tensor, which would run the program's own hooks for saved tensors: a checkpoint would compute
 again, an offload copy. What such hooks may have packed is therefore left out: everything between the entry and the exit
@@ -19,8 +20,8 @@ from typing import Any
 
 MOST_SHARE = 0.01
 """Of the time since recording began."""
-MOST_READ = 16
-"""Graphs to read in a step."""
+MOST_READ = 32
+"""Times to read graphs in a step."""
 _ACCUMULATES = 2**63  # numbers of nodes that add to gradients of leaves, which belong to no pass
 
 
@@ -31,8 +32,11 @@ class SavedTensors:
         self.is_reading = [False]
         self.times, self.addresses, self.codes = array("q"), array("Q"), array("i")  # ns since 1970, of ``kinds``
         self.kinds: dict[tuple[Any, ...], int] = {}  # (device, shape, dtype, name of the grad_fn)
-        self._hidden: defaultdict[int, list[list[float]]] = defaultdict(list)  # by thread: numbers of nodes, first, end
+        # By thread, numbers of nodes as (first, end): those that may have hooks, and those that have been read.
+        self._hidden: defaultdict[int, list[list[float]]] = defaultdict(list)
+        self._known: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
         self._saves: dict[type, tuple[str, list[str]]] = {}
+        self._first_of_step: dict[int, int] = {}  # by thread, the number of its first node
         self._began = self._spent = self._left = 0
         self._is_possible = False
         self.has_hooks: Callable[[], bool] = lambda: False
@@ -47,6 +51,9 @@ class SavedTensors:
         self._is_possible, self._began = True, self._began or time.time_ns()
         self.step_began(time.time_ns(), is_noted=True)
         hooks, hidden = torch.autograd.graph.saved_tensors_hooks, self._hidden
+        variable = torch.autograd.Variable
+        engine = variable._execution_engine
+        variable._execution_engine = noted = self._noted(engine)
         next_node, is_compiling, thread_id = (
             torch._C._autograd._get_sequence_nr, torch.compiler.is_compiling, threading.get_ident,
         )  # fmt: skip
@@ -69,13 +76,37 @@ class SavedTensors:
         def undo() -> None:
             if hooks.__enter__ is enter_noted and hooks.__exit__ is leave_noted:  # no other tool has wrapped them
                 hooks.__enter__, hooks.__exit__ = enter, leave
+            if variable._execution_engine is noted:
+                variable._execution_engine = engine
 
         return undo
+
+    def _noted(self, engine: Any) -> Any:
+        """PyTorch's engine, which notes on its way what a backward pass begins with. Whoever asks it for its method has
+        the tensors: looking at them there leaves no frame of ours in the stack traces of what the pass allocates.
+        """
+        torch = sys.modules["torch"]
+        is_compiling, current_pass = torch.compiler.is_compiling, torch._C._current_graph_task_id
+
+        class Engine(type(engine)):  # type: ignore[misc]
+            @property
+            def run_backward(_: Any) -> Any:
+                if not is_compiling() and self.is_reading[0] and current_pass() < 0:
+                    try:  # torch/autograd/graph.py, _engine_run_backward, of 2.8 to 2.15
+                        outputs = sys._getframe(1).f_locals["t_outputs"]
+                        self.read(outputs, self._first_of_step.get(threading.get_ident(), 0))
+                    except Exception:  # noqa: BLE001  called by another tool
+                        pass
+                return engine.run_backward
+
+        return Engine()
 
     def step_began(self, now_ns: int, *, is_noted: bool) -> None:
         """Chooses whether the graphs of the step are read that begins now."""
         for spans in list(self._hidden.values()):
             spans[:] = [span for span in spans if span[1] == float("inf")]
+        self._known.clear()
+        self._first_of_step = {threading.get_ident(): sys.modules["torch"]._C._autograd._get_sequence_nr()}
         is_cheap = self._spent <= MOST_SHARE * (now_ns - self._began)
         self.is_reading[0], self._left = self._is_possible and is_noted and is_cheap, MOST_READ
 
@@ -84,7 +115,7 @@ class SavedTensors:
         self._hidden[threading.get_ident()].append([first, end])
 
     def read(self, outputs: Iterable[Any], first: int) -> None:
-        """Notes what the nodes of ``outputs``' graph hold whose number is ``first`` or higher."""
+        """Notes what the nodes of ``outputs``' graph hold whose number is ``first`` or higher and not read before."""
         began = time.time_ns()
         # What is created here and freed again counts for the collector, whose turns are to be those of the program.
         is_collecting = gc.isenabled()
@@ -100,7 +131,10 @@ class SavedTensors:
                 self.is_reading[0] = False
 
     def _read(self, outputs: Iterable[Any], first: int, now_ns: int) -> None:
-        tensor_type, hidden = sys.modules["torch"].Tensor, self._hidden[threading.get_ident()]
+        torch, thread = sys.modules["torch"], threading.get_ident()
+        tensor_type, known = torch.Tensor, self._known[thread]
+        left_out = [*self._hidden[thread], *known]
+        known.append((first, torch._C._autograd._get_sequence_nr()))
         left = [one.grad_fn for one in outputs if isinstance(one, tensor_type)]
         seen = set()
         while left:
@@ -110,7 +144,7 @@ class SavedTensors:
                 continue
             seen.add(number)
             left += [one for one, _ in node.next_functions]
-            if any(begin <= number < end for begin, end in hidden):
+            if any(begin <= number < end for begin, end in left_out):
                 continue
             name, attributes = self._saves.get(type(node)) or self._learn(node)
             for attribute in attributes:

@@ -287,9 +287,11 @@ class Recorder(ContextDecorator):
         if self.options.modules:
             self._modules.step_ended(number, end_ns, self._memory.steps)
             self._tensors.mark_gradients()
-        if number & (number - 1) == 0:  # 1, 2, 4, 8 …: names rarely change later
-            self._tensors.mark_all()
         steps = self._memory.steps
+        is_first = bool(steps and number == steps[0])
+        is_marked = is_first or number & (number - 1) == 0  # 1, 2, 4, 8 …: names rarely change later
+        if is_marked:
+            self._tensors.mark_all()
         if steps and number == steps[1]:
             self._dump("steps")
             if self._memory.kind == "cpu" and not self.options.steps:
@@ -299,6 +301,8 @@ class Recorder(ContextDecorator):
         if self.options.digest_every and number % self.options.digest_every == 0 and self._snapshots.is_digest_due:
             self._digest("running")
         self._memory.step(number)
+        if is_marked and self.options.modules and (not steps or steps[0] <= number < steps[1]):
+            self._tensors.annotate(self.options.max_entries, is_new=is_first)
 
     def _raise_alarm(self, text: str) -> None:
         path = self._dump("alarm")

@@ -7,7 +7,8 @@ Three things in a snapshot name spans:
   inside a region. A start without an end lasts to the end of the trace, an end without a start begins with it.
 * ``user_defined`` events of torch 2.4: the same inside the trace, with the stage and the name as their only frame.
 * ``annotate`` events: a name given to a live allocation after its birth. The span lasts from there to the allocation's
-  end; adjacent spans of the same text are merged.
+  end; adjacent spans of the same text are merged. Those with the names that our recorder gives to tensors are no spans:
+  allocations have these names from the recorder itself.
 
 A span covers the events from the first at or after its start to the last at or before its end.
 """
@@ -67,7 +68,7 @@ def annotated(recording: Recording, device: int, events: pl.DataFrame, allocatio
         return Annotated(pl.DataFrame(schema=SPANS_SCHEMA), {})
     clock = clock_of(events)
     regions, broken = _regions(_boundaries(recording, device, events, clock), len(events), clock)
-    memory, lost = _memory(events, allocations, clock)
+    memory, lost = _memory(_given_names(recording, events), allocations, clock, len(events))
     if lost:
         broken["without_allocation"] = lost
     if len(memory):
@@ -229,11 +230,12 @@ def rows_of(opened: np.ndarray, closed: np.ndarray) -> np.ndarray:
     return rows
 
 
-def _memory(events: pl.DataFrame, allocations: pl.DataFrame, clock: np.ndarray | None) -> tuple[pl.DataFrame, int]:
-    """Spans of ``annotate`` events, and how many of them name no live allocation."""
-    found = annotated_allocations(events, allocations)
-    total = int((events["action"].to_physical().to_numpy() == _ANNOTATE).sum())
-    end = pl.when(pl.col("free_event") < 0).then(len(events)).otherwise(pl.col("free_event"))
+def _memory(
+    names: pl.DataFrame, allocations: pl.DataFrame, clock: np.ndarray | None, events: int
+) -> tuple[pl.DataFrame, int]:
+    """Spans of ``names`` given to allocations, and how many of them name no live one."""
+    found = _named_allocations(names, allocations)
+    end = pl.when(pl.col("free_event") < 0).then(events).otherwise(pl.col("free_event"))
     each = found.with_columns(after=end.cast(pl.Int32)).sort("name", "event")
     latest = pl.col("after").cum_max().over("name")
     apart = (pl.col("event") > latest.shift(1).over("name")).fill_null(True)
@@ -262,17 +264,24 @@ def _memory(events: pl.DataFrame, allocations: pl.DataFrame, clock: np.ndarray |
         "starts": np.ones(len(merged), bool),
         "ends": np.ones(len(merged), bool),
     }, schema_overrides=SPANS_SCHEMA)  # fmt: skip
-    return spans, total - len(found)
+    return spans, len(names) - len(found)
 
 
-def annotated_allocations(events: pl.DataFrame, allocations: pl.DataFrame) -> pl.DataFrame:
-    """``event``, ``id``, ``name``, ``free_event`` of each ``annotate`` event at a live allocation, in order."""
-    said = (
+def _given_names(recording: Recording, events: pl.DataFrame) -> pl.DataFrame:
+    """``event`` Int32, ``addr``, ``name`` (null: without one) of ``annotate`` events, but for those of our recorder."""
+    given = (
         events.with_row_index("event")
         .filter(events["action"].to_physical() == _ANNOTATE)
-        .select(pl.col("event").cast(pl.Int32), "addr", name=pl.col("user_metadata").fill_null("annotated"))
-        .filter(pl.col("addr").is_not_null())
+        .select(pl.col("event").cast(pl.Int32), "addr", name="user_metadata")
     )
+    if recording.recorder is None or given.is_empty():
+        return given
+    return given.filter(~pl.col("name").is_in(recording.recorder.tensors["name"].implode()).fill_null(False))
+
+
+def _named_allocations(names: pl.DataFrame, allocations: pl.DataFrame) -> pl.DataFrame:
+    """``event``, ``id``, ``name``, ``free_event`` of each of ``names`` that is of a live allocation, in order."""
+    said = names.with_columns(pl.col("name").fill_null("annotated")).filter(pl.col("addr").is_not_null())
     born = allocations.select("id", "addr", "free_event", event=pl.col("alloc_event"))
     if said.is_empty():
         return pl.DataFrame(schema={"event": pl.Int32, "id": pl.Int32, "name": pl.String, "free_event": pl.Int32})
@@ -284,18 +293,14 @@ def annotated_allocations(events: pl.DataFrame, allocations: pl.DataFrame) -> pl
     return found.filter(alive).select("event", "id", "name", "free_event")
 
 
-def annotated_names(events: pl.DataFrame, allocations: pl.DataFrame) -> pl.Series:
+def annotated_names(recording: Recording, events: pl.DataFrame, allocations: pl.DataFrame) -> pl.Series:
     """String per allocation: its names from ``annotate`` events while it is live, in order; null if none."""
-    nothing = pl.Series([None], dtype=pl.String).new_from_index(0, len(allocations))
     if not _has_actions(events, "annotate"):
-        return nothing
-    names = annotated_allocations(events, allocations).join(
-        events.with_row_index("event").select(pl.col("event").cast(pl.Int32), own="user_metadata"), on="event"
-    )
+        return pl.Series([None], dtype=pl.String).new_from_index(0, len(allocations))
     each = (
-        names.filter(pl.col("own").is_not_null())
+        _named_allocations(_given_names(recording, events).drop_nulls("name"), allocations)
         .sort("event")
         .group_by("id", maintain_order=True)
-        .agg(pl.col("own").unique(maintain_order=True).str.join("; "))
+        .agg(pl.col("name").unique(maintain_order=True).str.join("; "))
     )
-    return allocations.select("id").join(each, on="id", how="left", maintain_order="left")["own"]
+    return allocations.select("id").join(each, on="id", how="left", maintain_order="left")["name"]

@@ -293,7 +293,7 @@ def _allocations(
         both("compile_context", nothing).set(from_alloc, None),
         user_metadata.alias("user_metadata"),
     ])  # fmt: skip
-    names = annotated_names(events, table)
+    names = annotated_names(recording, events, table)
     if names.null_count() < len(names):
         both_names = table.select(pl.concat_str("user_metadata", names, separator="; ", ignore_nulls=True)).to_series()
         is_named = table["user_metadata"].is_not_null() | names.is_not_null()

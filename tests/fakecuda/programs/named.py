@@ -169,11 +169,11 @@ class Truth(TorchDispatchMode):
             self.is_backward = False
 
     def pack(self, tensor: torch.Tensor) -> torch.Tensor:
-        """A hook for tensors that autograd saves, which are part of the node that was created last. What is computed
-        outside of modules, as some losses are, is not recorded, nor what a checkpoint itself saves, without a node.
+        """A hook for tensors that autograd saves, which are part of the node that was created last. What a checkpoint
+        itself saves, without a node, is not recorded.
         """
         is_checkpoint = sys._getframe(1).f_code.co_filename.endswith("torch/utils/checkpoint.py")
-        if tensor.is_cuda and not self.is_backward and self.stack and not is_checkpoint:
+        if tensor.is_cuda and not self.is_backward and not is_checkpoint:
             number = torch._C._autograd._get_sequence_nr() - 1
             self.saved.append((time.time_ns() // 1000, tensor.untyped_storage().data_ptr(), number))
         return tensor.detach()

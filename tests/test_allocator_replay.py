@@ -149,6 +149,42 @@ def test_a_failed_request_has_the_use_of_what_its_stream_has_cached(tmp_path: Pa
     assert (less.oom_event, less.avoided, less.failed) == (1, [], [])
 
 
+@pytest.mark.parametrize(("events", "is_pending"), [((0, 1), False), ((0, 2), True), ((None, 2), False)])
+def test_a_free_that_waits_is_a_limit(events: tuple[int | None, int], is_pending: bool, tmp_path: Path) -> None:
+    """Of a block that was live when the trace begins: freed at once, behind another request, or requested before."""
+    record = outgrown()
+    kept = record.request(4)
+    requested = events[0]
+    size = record.sizes[kept]
+    record.trace = []
+    for event in range(4):
+        if event in events:
+            action = "free_requested" if event == requested else "free_completed"
+            record.event(action, kept, size, 1)
+        else:
+            record.request(1)
+    record.free(kept)
+    del record.sizes[kept]
+    (device,) = written(tmp_path, record.snapshot()).whatif(cards=False)["devices"]
+    assert any("waited for another stream" in text for text in device["limits"]) is is_pending
+
+
+def test_allocations_have_the_pool_of_their_segment_where_only_segments_name_it(tmp_path: Path) -> None:
+    """As older versions of PyTorch record them."""
+    record = planted_trace.Recording()
+    for mib in (30, 40):
+        record.request(mib)
+    segments = [event for event in record.trace if event["action"] == "segment_alloc"]
+    for number, event in enumerate(segments):
+        event["pool_id"] = (0, number)
+    raw = record.snapshot()
+    for number, segment in enumerate(raw["segments"]):
+        segment["segment_pool_id"] = (0, number)
+    trace = WhatIf(written(tmp_path, raw).timeline(0)).trace
+    names = [trace.pools[index] for index in trace.pool.tolist()]
+    assert dict(zip(trace.size.tolist(), names, strict=True)) == {30 * MIB: None, 40 * MIB: "(0, 1)"}
+
+
 def test_progress_is_the_share_of_operations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replaying, "_BATCH", 2)
     whatif = WhatIf(written(tmp_path, outgrown(5).snapshot()).timeline(0))

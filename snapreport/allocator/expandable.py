@@ -78,6 +78,13 @@ def grow(allocator: Allocator, pool: BlockPool, stream: int, size: int) -> Block
     return candidate
 
 
+def address_space(allocator: Allocator, small: bool) -> tuple[int, int]:
+    """(bytes of a granule, bytes of a new segment's addresses: 1 1/8 of the device's memory, as in PyTorch)."""
+    granule = SMALL_BUFFER if small else allocator.large_segment
+    total = allocator.memory.total
+    return granule, max(1, -(-(total + total // 8) // granule)) * granule
+
+
 def _find_address_space(allocator: Allocator, pool: BlockPool, stream: int, size: int) -> Block:
     """The lowest run of free or unmapped blocks with room for `size` bytes; a new segment where there is none."""
     block: Block | None
@@ -91,9 +98,7 @@ def _find_address_space(allocator: Allocator, pool: BlockPool, stream: int, size
             block = block.next
         if room >= size:
             return candidate
-    granule = SMALL_BUFFER if pool.small else allocator.large_segment
-    total = allocator.memory.total
-    length = max(1, -(-(total + total // 8) // granule)) * granule  # 1 1/8 of the device's memory, as in PyTorch
+    granule, length = address_space(allocator, pool.small)
     segment = ExpandableSegment(allocator.memory.reserve(length, False), length, granule)
     candidate = allocator.block_type(segment.address, length, pool, stream)
     candidate.mapped = False

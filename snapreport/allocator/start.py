@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from snapreport.allocator.blocks import SMALL_BUFFER, Block, ExpandableSegment
+from snapreport.allocator.expandable import address_space
 from snapreport.allocator.model import CachingAllocator
 from snapreport.allocator.placement import SHIFT
 from snapreport.allocator.trace import Trace
@@ -95,9 +96,8 @@ class _Restoring:
 
     def _reserve(self, address: int, small: bool) -> ExpandableSegment:
         """Address space whose first mapped memory is at `address`; how much is reserved before it is unknown."""
-        granule = SMALL_BUFFER if small else self.allocator.large_segment
-        total = self.allocator.memory.total
-        return ExpandableSegment(address, -(-(total + total // 8) // granule) * granule, granule)
+        granule, length = address_space(self.allocator, small)
+        return ExpandableSegment(address, length, granule)
 
     def _gap(self, previous: Block, address: int) -> Block:
         start = previous.address + previous.size

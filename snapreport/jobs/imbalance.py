@@ -32,7 +32,7 @@ def imbalance_of(job: Job) -> Imbalance:
     worst = int(np.argmax(peaks))
     # Ranks that recorded nothing, such as those without a device, have no known headroom.
     peaks = peaks[peaks > 0] if peaks.any() else peaks
-    high, median = int(peaks[worst]), int(np.median(peaks))
+    high, median = int(peaks.max()), int(np.median(peaks))
     share, unused = (high - median) / max(high, 1), int((high - peaks).sum())
     name = rank_part(job.ranks[worst], "Rank {}")
     if len(peaks) < 2 or share < MIN_IMBALANCE:

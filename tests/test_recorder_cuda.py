@@ -76,6 +76,10 @@ def test_periodic_dumps(torch_cuda: FakeTorch, tmp_path: Path) -> None:
     assert done.code == 1
     every = [f"rank_00000_step_{n:08}_every.pickle.gz" for n in (6, 8)]
     assert snapshots(tmp_path) == [every[0], every[1], "rank_00000_step_00000008_oom.pickle.gz"]
+    # The last says when the program waited for the four before it.
+    recorder = snapreport.load(tmp_path / "rank_00000_step_00000008_oom.pickle.gz").recording.recorder
+    ends = recorder.steps.filter(pl.col("step").is_in([2, 4, 6, 8]))["time_us"]
+    assert len(recorder.writing) == 4 and ((recorder.writing["begin_us"] - ends).is_between(0, 1_000_000)).all()
 
 
 def test_no_snapshot_where_cuda_is_not_used(torch_cuda: FakeTorch, tmp_path: Path) -> None:

@@ -123,13 +123,20 @@ def test_gaps_are_named() -> None:
     assert "between" not in steps_text(steps)
 
 
-def test_gaps_of_a_trace(tmp_path: Path) -> None:
-    """Steps of four events each, in which one waits 5 ms and another begins 3 ms late."""
+@pytest.mark.parametrize("is_ours", [False, True])
+def test_gaps_of_a_trace(is_ours: bool, tmp_path: Path) -> None:
+    """Steps of four events each, in which one waits 5 ms and another begins 3 ms late. is_ours: for most of that time
+    our recorder writes files, which the program alone would not wait for.
+    """
     device, time = Recording(), 0
-    steps = []
+    steps, writing = [], []
     for number in range(6):
+        if number == 4:
+            writing.append([time + 100, time + 2500])
         time += 3000 if number == 4 else 10
         for event in range(4):
+            if (number, event) == (2, 3):
+                writing.append([time + 1, time + 4901])
             time += 5000 if (number, event) == (2, 3) else 100
             device.request(512)
             for one in device.trace:
@@ -137,13 +144,16 @@ def test_gaps_of_a_trace(tmp_path: Path) -> None:
         steps.append([number + 1, time])
     snapshot = device.snapshot()
     snapshot["snapreport"] = {"schema": "snapreport-recording/1", "steps": steps}
+    if is_ours:
+        snapshot["snapreport"]["writing"] = writing
     path = tmp_path / "gaps.pickle"
     path.write_bytes(pickle.dumps(snapshot))
     found = snapreport.load(path).file_stats().devices[0].steps
     events = snapreport.load(path).timeline(0).events
-    assert [one.longest_gap_us for one in found][:4] == [100, 100, 5000, 100]
-    assert events["time_us"][found[2].gap_event + 1] - events["time_us"][found[2].gap_event] == 5000
-    assert [one.until_next_us for one in found] == [110, 110, 110, 3100, 110, None]
+    assert [one.longest_gap_us for one in found][:4] == [100, 100, 100 if is_ours else 5000, 100]
+    assert is_ours or events["time_us"][found[2].gap_event + 1] - events["time_us"][found[2].gap_event] == 5000
+    assert [one.until_next_us for one in found] == [110, 110, 110, 700 if is_ours else 3100, 110, None]
+    assert [one.duration_us for one in found] == [300, 300, 300 if is_ours else 5200, 300, 300, 300]
 
 
 @pytest.mark.parametrize(

@@ -82,6 +82,7 @@ class RecorderMetadata(Struct, frozen=True, eq=False):
       String null.
       tensors_us: when those of the snapshot itself were noted.
     device_memory: see :func:`snapreport.reading.device_memory.device_memory`.
+    writing: ``begin_us``, ``end_us`` Int64, ascending: the program waited for the recorder, which wrote files.
     profile: name of a ``torch.profiler`` trace of this process in the same folder; empty without one.
     """
 
@@ -110,6 +111,7 @@ class RecorderMetadata(Struct, frozen=True, eq=False):
     outputs: pl.DataFrame
     saved: pl.DataFrame
     device_memory: pl.DataFrame
+    writing: pl.DataFrame
     profile: str
 
 
@@ -146,6 +148,7 @@ def read_metadata(raw: Any) -> RecorderMetadata | None:
         outputs=_outputs(_dict(modules.get("outputs")), OUTPUTS_SCHEMA),
         saved=_outputs(_dict(modules.get("saved")), SAVED_SCHEMA),
         device_memory=device_memory(raw.get("device_memory")),
+        writing=_pauses(_list(raw.get("writing"))),
         profile=_text(raw.get("profile"), _NAME),
     )
 

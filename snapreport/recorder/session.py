@@ -81,6 +81,7 @@ class Recorder(ContextDecorator):
         self._oom_step: int | None = None
         self._terminated_step: int | None = None
         self._steps: list[tuple[int, int]] = []
+        self._writing: list[list[int]] = []  # µs since 1970, beginning and end
         self._steps_by_hand = False
         self._counted: weakref.ref[Any] | None = None
         self._tensors = TensorMarks(self._names_of_modules)
@@ -283,6 +284,7 @@ class Recorder(ContextDecorator):
                 self._memory_at_start = metadata.memory_info(self._memory.kind)
         if self._profile is not None:
             self._profile.step(number, self._profile_path)
+            self._wrote_since(end_ns)
         self._devices.step_ended()
         if self.options.modules:
             self._modules.step_ended(number, end_ns, self._memory.steps)
@@ -354,10 +356,18 @@ class Recorder(ContextDecorator):
         with self._signals.postponed():
             if not self._memory.recording or not self._owns_process():
                 return None
-            facts = partial(self._snapshot_facts, reason, oom)
-            return self._snapshots.write(
-                self._memory, self.step_number, reason, facts, seconds, is_for_digest=is_for_digest
-            )
+            facts, began = partial(self._snapshot_facts, reason, oom), time.time_ns()
+            try:
+                return self._snapshots.write(
+                    self._memory, self.step_number, reason, facts, seconds, is_for_digest=is_for_digest
+                )
+            finally:
+                self._wrote_since(began)
+
+    def _wrote_since(self, began_ns: int) -> None:
+        """Notes that the program has waited for files of ours since then, if it was long."""
+        if len(self._writing) < MOST_STEPS and time.time_ns() - began_ns > 1_000_000:
+            self._writing.append([began_ns // 1000, _now_us()])
 
     def _learn_rank(self) -> None:
         """Gets the rank of a program without ``RANK``, known once torch.distributed is initialised."""
@@ -381,6 +391,7 @@ class Recorder(ContextDecorator):
             "memory_at_start": self._memory_at_start,
             "memory_at_dump": metadata.memory_info(self._memory.kind),
             "steps": [list(step) for step in self._steps],
+            "writing": self._writing,
             "modules": self._modules.facts(),
             "profile": self._profile and self._profile.name,
             "device_memory": self._devices.facts(),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 
 from snapreport.contracts.stats import StepMemory
 from snapreport.timeline.interface import Timeline
@@ -12,7 +13,7 @@ def step_memory(timeline: Timeline) -> list[StepMemory]:
     """An entry for each step of a device that has an event, in order."""
     steps: list[StepMemory] = []
     end_before: int | None = None
-    times = timeline.events["time_us"]
+    times = _own_times(timeline)
     known = times.fill_null(strategy="forward")
     firsts = timeline.steps["first_event"].to_list()
     for number, row in enumerate(timeline.steps.iter_rows(named=True)):
@@ -41,3 +42,18 @@ def step_memory(timeline: Timeline) -> list[StepMemory]:
         )
         end_before = end
     return steps
+
+
+def _own_times(timeline: Timeline) -> pl.Series:
+    """Int64 µs of each event, less the time before it in which the program waited for our recorder."""
+    times, recorder = timeline.events["time_us"], timeline.recording.recorder
+    if recorder is None or recorder.writing.is_empty():
+        return times
+    begin, end = (recorder.writing[name].to_numpy() for name in ("begin_us", "end_us"))
+    waited = np.cumsum(end - begin)
+    lost = np.interp(
+        times.fill_null(strategy="forward").fill_null(0).to_numpy(),
+        np.stack([begin, end], 1).ravel(),
+        np.stack([waited - (end - begin), waited], 1).ravel(),
+    )
+    return times - pl.Series(lost.astype(np.int64))

@@ -281,3 +281,37 @@ def test_what_every_forward_pass_makes_once_is_no_layer(passes: int, count: int 
     context = AdviceContext(snapshot, snapshot.timeline(0), [])
     found = repeated_layers(context, np.ones(12, bool), passes)
     assert (found and found.count) == count
+
+
+@pytest.mark.parametrize(
+    ("events", "stacks", "bursts"),
+    [
+        ("FFGA", [1, 1, 1, 1], [(0, True, 1)]),
+        ("FFGA", [1, 1, 2, 2], [(0, False, 1)]),  # another line emptied the cache
+        ("FGA", [0, 0, 0], [(0, True, 0)]),  # without stack traces a new segment is enough
+        ("FA", [0, 0], [(0, False, 0)]),
+        ("FA", [1, 1], [(0, True, 0)]),
+        ("FO", [1, 1], [(0, True, 0)]),
+        ("FO", [1, 2], [(0, False, 0)]),
+        ("FO", [0, 0], [(0, True, 0)]),
+        ("FCFGA", [1, 5, 1, 1, 1], [(0, True, 2)]),  # the allocator waits for other streams in between
+        ("FCCFO", [1, 5, 5, 1, 1], [(0, True, 3)]),
+        ("FRFGA", [1, 5, 1, 1, 1], [(0, False, 0), (2, True, 2)]),
+        ("FCRFGA", [1, 5, 5, 1, 1, 1], [(0, False, 0), (3, True, 3)]),
+        ("FAGA", [1, 2, 1, 1], [(0, False, 0)]),  # the request behind it needed no segment
+        ("FRGA", [1, 1, 1, 1], [(0, False, 0)]),
+        ("AF", [1, 1], [(1, False, 1)]),
+        ("FG", [1, 1], [(0, False, 0)]),
+        ("AA", [1, 1], []),
+    ],
+)
+def test_segments_are_released_by_a_retry_or_by_empty_cache(
+    events: str, stacks: list[int], bursts: list[tuple[int, bool, int]]
+) -> None:
+    names = {
+        "F": "segment_free", "G": "segment_alloc", "A": "alloc", "O": "oom", "C": "free_completed",
+        "R": "free_requested",
+    }  # fmt: skip
+    action = np.array([trace.CODE[names[letter]] for letter in events])
+    first, is_retry, last = trace._releases(action, np.array(stacks))
+    assert list(zip(first.tolist(), is_retry.tolist(), last.tolist(), strict=True)) == bursts

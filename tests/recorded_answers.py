@@ -10,9 +10,12 @@ import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from snapreport.contracts import plain
+
 if TYPE_CHECKING:
     from snapreport.findings.model import Finding
     from snapreport.snapshot import Snapshot
+    from snapreport.timeline.build import DeviceTimeline
 
 RECORDINGS = Path(__file__).parent / "recordings"
 ANSWERS = RECORDINGS / "answers.json"
@@ -48,11 +51,14 @@ def answer(snapshot: Snapshot, found: list[Finding]) -> dict[str, Any]:
             for name in table.columns
             if name not in RECORDED
         }
-        plain = {key: value for key, value in _numbers(stats).items() if key != "findings"}
+        scalars = {key: value for key, value in _numbers(stats).items() if key != "findings"}
         said[f"device {device}"] = {
             **{name: values for name, values in columns.items() if values},
-            **{key: _sum(value) if isinstance(value, dict | list) else value for key, value in plain.items() if value},
+            **{
+                key: _sum(value) if isinstance(value, dict | list) else value for key, value in scalars.items() if value
+            },
             "all_steps": _sum(snapshot.steps(device).rows()),
+            **_of_timeline(snapshot.timeline(device)),
         }
     return said
 
@@ -66,6 +72,18 @@ def findings_of(path: Path) -> list[str]:
 
 def key_of(path: Path) -> str:
     return f"{path.parent.name}/{path.name.partition('.pickle')[0]}"
+
+
+def _of_timeline(timeline: DeviceTimeline) -> dict[str, str]:
+    parts, blocks = timeline.fragmentation, timeline.blocks
+    curves = (timeline.allocated, timeline.reserved, parts.rounding, parts.inactive_split, parts.unused_segments)
+    return {
+        "curves": " ".join(_sum(curve.tolist()) for curve in curves),
+        "segment_history": _sum(timeline.segment_history.rows()),
+        "blocks": f"{_sum(blocks.size.tolist())} {_sum(blocks.segment.tolist())}",
+        "activity": f"{timeline.activity.kind} {_sum(plain(timeline.own_activity))}",
+        "gaps": ", ".join(gap.key for gap in timeline.recording_gaps),
+    }
 
 
 def _by_value(column: list[Any], sizes: list[int]) -> Any:

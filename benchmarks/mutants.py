@@ -237,6 +237,7 @@ class Trials:
     def pytest_runtestloop(self) -> bool:
         import corpus  # of the tests
 
+        gc.unfreeze()  # what conftest.py hides from the collector is hidden from changed_functions(), too
         for name in corpus.GENERATED:  # each mutant would make them again
             corpus.path_of(name)
         for package in self._options.packages or PACKAGES:
@@ -309,7 +310,9 @@ class Trials:
         try:
             command = [sys.executable, "-B", "-m", "pytest", *ARGUMENTS, *(f"tests/{test}" for test in tests)]
             done = subprocess.run(command, timeout=limit, capture_output=True, text=True)
-            failed = re.search(r"(?m)^(?:FAILED|ERROR) (test_.*?)(?: - .*)?$", done.stdout)
+            failed = re.search(r"(?m)^(?:FAILED|ERROR) (?:tests/)?(test_.*?)(?: - .*)?$", done.stdout)
+            if done.returncode not in (0, 1, 2):
+                raise RuntimeError(done.stdout + done.stderr)
             return None if done.returncode == 0 else failed[1] if failed else tests[0]
         except subprocess.TimeoutExpired:
             return tests[0]

@@ -121,7 +121,8 @@ def test_a_trace_that_lost_its_beginning_goes_on_from_its_recorded_state(
     preset: str, share: float, tmp_path: Path
 ) -> None:
     """Cached and used blocks of before, as they follow from the final state, lead to every later address."""
-    raw = generator.make(preset, **({"events": 2000} if preset == "serving" else {}))
+    few = {"events": 800} if preset == "serving" else {"steps": 2, "layers": 2}
+    raw = generator.make(preset, **few)
     number, trace = next((n, trace) for n, trace in enumerate(raw["device_traces"]) if trace)
     raw["device_traces"][number] = trace[int(share * len(trace)) :]
     whatif = WhatIf(written(tmp_path, raw).timeline(number), start="recorded")
@@ -183,6 +184,18 @@ def test_allocations_have_the_pool_of_their_segment_where_only_segments_name_it(
     trace = WhatIf(written(tmp_path, raw).timeline(0)).trace
     names = [trace.pools[index] for index in trace.pool.tolist()]
     assert dict(zip(trace.size.tolist(), names, strict=True)) == {30 * MIB: None, 40 * MIB: "(0, 1)"}
+
+
+def test_recorded_retries_happen_where_they_were_recorded(tmp_path: Path) -> None:
+    """Also on a device without a limit, where no request needs one."""
+    whatif = WhatIf(written(tmp_path, planted_trace.full_device()).timeline(0))
+    trace, peaks = whatif.trace, []
+    for recorded_retries in (True, False):
+        memory = Recorded(None, trace.segments_at)
+        done = replaying.replay(trace, whatif.own, memory, start=None, recorded_retries=recorded_retries)
+        peaks.append(done.peak_reserved)
+        assert (done.retries, done.oom_event) == (0, None)
+    assert peaks[0] == trace.peak_reserved <= 4 * GIB < peaks[1]
 
 
 def test_progress_is_the_share_of_operations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

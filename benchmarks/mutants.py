@@ -37,7 +37,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("allocator", "findings", "jobs", "timeline")
-NEEDS_MORE = re.compile(r"chromium|torch_cuda|subprocess|fake_torch|firefox|dask|mcp|hostile|ProcessPool|(?<!in_)process\(")
+NEEDS_MORE = re.compile(
+    r"chromium|torch_cuda|subprocess|fake_torch|firefox|dask|mcp|hostile|ProcessPool|(?<!in_)process\("
+)
 ARGUMENTS = ["-c", "tests/pytest.ini", "-x", "-p", "no:xdist"]
 MEMORY = 12 << 30
 """Bytes of address space for the tests of a mutant, some of which would fill the machine."""

@@ -32,6 +32,8 @@ ARGUMENTS = [
     "--disable-background-networking",
     "--force-color-profile=srgb",
     "--hide-scrollbars",
+    # A page lives for a second or two: V8's slowest compiler takes more than it saves there, in other threads.
+    "--js-flags=--no-turbofan",
 ]
 
 

@@ -5,6 +5,7 @@ Without snapreport. A position is ``s`` = event + 1, so that ``s = 0`` is the st
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -102,16 +103,18 @@ def tile_spans(lives: Lives, level: int, tile: int, y_level: int = 0) -> list[Sp
     visible = sorted({i for ids in live for i in ids})
     group = groups(lives, visible, tolerance(lives.allocated, y_level))
     rows: dict[int, dict[int, tuple[int, int, int, int]]] = {}
+    known: dict[tuple[int, ...], tuple[int, int, int, int]] = {}  # few groups change from column to column
     for c, ids in enumerate(live):
-        members: dict[int, list[int]] = {}
-        for i in ids:
-            members.setdefault(group[i], []).append(i)
-        for g, inside in members.items():
-            rows.setdefault(g, {})[c] = summary(lives, inside)
+        # Numbers of groups rise with those of their members, which are therefore neighbours.
+        for g, members in itertools.groupby(ids, group.__getitem__):
+            inside = tuple(members)
+            if inside not in known:
+                known[inside] = summary(lives, inside)
+            rows.setdefault(g, {})[c] = known[inside]
     return [span for g in sorted(rows) for span in runs(rows[g])]
 
 
-def summary(lives: Lives, ids: list[int]) -> tuple[int, int, int, int]:
+def summary(lives: Lives, ids: Sequence[int]) -> tuple[int, int, int, int]:
     """(rep, stack, count, bytes) of a group's members live in a column."""
     held: dict[int, int] = {}
     for i in ids:

@@ -193,6 +193,12 @@ def test_settings_are_read_as_pytorch_reads_them() -> None:
         ["large_segment_size_mb:64,pinned_free_catch_all:True,expandable_segments_reserve:0.5"], AllocatorSettings()
     )
     assert newer.large_segment == 64 * MIB and newer.text() == "large_segment_size_mb:64"
+    for since, least in ((False, 21), (True, 20), (None, 20)):  # the least that is no error
+        smallest = parse_settings([f"max_split_size_mb:{least}"], AllocatorSettings(since_2_12=since))
+        assert smallest.max_split_size == least * MIB
+    assert parse_settings(["large_segment_size_mb:11"], AllocatorSettings()).large_segment == 11 * MIB
+    assert recorded_settings({"PYTORCH_CUDA_ALLOC_CONF": "large_segment_size_mb:11"}).large_segment == 11 * MIB
+    assert recorded_settings({"PYTORCH_CUDA_ALLOC_CONF": "large_segment_size_mb:10"}).large_segment == 20 * MIB
     conf = {"PYTORCH_CUDA_ALLOC_CONF": "max_non_split_rounding_mb:40, large_segment_size_mb:64"}
     assert recorded_settings(conf).large_segment == 64 * MIB
     assert recorded_settings(conf).max_non_split_rounding == 40 * MIB

@@ -100,6 +100,15 @@ def test_less_memory_that_suffices_is_the_minimum() -> None:
     assert minimum_memory(OnSomeMemory(*range(1, 41)), AllocatorSettings()).memory == STEP
 
 
+def test_eight_steps_on_either_side_of_the_minimum_are_tried() -> None:
+    for less in range(11, 19):
+        found = minimum_memory(OnSomeMemory(less, *range(20, 41)), AllocatorSettings())
+        assert found.memory == (less if less >= 12 else 20) * STEP and found.monotone is (less < 12)
+    for fails in range(21, 30):
+        found = minimum_memory(OnSomeMemory(*{*range(20, 41)} - {fails}), AllocatorSettings())
+        assert found.memory == 20 * STEP and found.monotone is (fails > 28)
+
+
 def test_what_fails_on_any_memory_has_no_minimum() -> None:
     class Failing(OnSomeMemory):
         def replay(self, settings: object, change: object, *, memory: Any, start: object) -> SimpleNamespace:

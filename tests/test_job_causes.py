@@ -222,6 +222,16 @@ def test_one_more_layer_of_a_recorded_stage(torch: fake_torch.FakeTorch, tmp_pat
     assert (outlier["rank"], outlier["cause"]["kind"], outlier["cause"]["factor"]) == (3, "layers", 1.25)
 
 
+def test_ranks_that_no_recording_states_are_those_of_names_or_in_order() -> None:
+    made = DigestResult(pack(plain_digest(digest(LINES))))
+    named = reduce_job(["rank7.digest", "rank3.digest"], [made, made])
+    assert [(row.rank, row.rank_source) for row in named.rows] == [(3, "file name"), (7, "file name")]
+    mixed = reduce_job(["rank0.digest", "b.digest", "a.digest"], [made] * 3)
+    assert [(row.rank, row.rank_source, row.path[0]) for row in mixed.rows] == [
+        (0, "file name", "r"), (1, "order", "a"), (2, "order", "b"),
+    ]  # fmt: skip
+
+
 allocation = st.tuples(st.integers(0, 3), st.integers(1, 9), st.integers(-1, 20), st.integers(1, 8), st.booleans())
 
 

@@ -4,8 +4,10 @@ columns of curves and of the heat map, names of causes, ranks that are missing.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import statistics
+import struct
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,9 +15,11 @@ import numpy as np
 import polars as pl
 import pytest
 
+from snapreport.errors import SnapshotError
 from snapreport.jobs.cause_text import cause_json, cause_sentence
 from snapreport.jobs.causes import Cause
 from snapreport.jobs.curves import event_curve, step_curve, time_curve
+from snapreport.jobs.digest_format import MAGIC, pack, unpack
 from snapreport.jobs.digest_model import METRICS, DigestCurve
 from snapreport.jobs.groups import Group, find_groups
 from snapreport.jobs.heat import HeatAxis, _columns, _fill, clipped_end
@@ -73,6 +77,8 @@ def test_a_deviation_ignores_what_is_far_away() -> None:
         ([10, 20, 30, 40], True),
         ([40, 30, 20, 10], True),
         ([99, 20, 30, 40, 0], False),  # five count all
+        ([10, 20, 20, 40, 30], True),  # of ten pairs eight rise, one falls: 0.7
+        ([10, 20, 30, 15, 40], False),  # eight rise, two fall
         ([99, 20, 30, 40, 50, 0], True),  # of six the ends do not
         ([0, 95, 97, 99, 101, 103, 105, 0], True),  # a tenth of the median from the first to the last
         ([0, 96, 98, 100, 102, 104, 106, 0], False),
@@ -198,6 +204,25 @@ def test_ranks_beside_all_levels_join_the_nearest() -> None:
     assert levels([1000] * 4 + [2000] * 3 + [2300]) == [[0, 1, 2, 3], [4, 5, 6, 7]]
 
 
+def test_a_rank_with_parameters_of_its_own_beside_all_levels_is_apart() -> None:
+    """Of the last rank, 2% of the level's parameters are a head; of others, 2% of its peak, where two have as much."""
+
+    def ends(totals: list[float], own: dict[int, float]) -> list[list[int]]:
+        peaks = np.array(totals, float)
+        parameters = np.full(len(peaks), 100.0)
+        for row, size in own.items():
+            parameters[row] += size
+        groups = find_groups(peaks[:, None], peaks, parameters)
+        return [group.rows for group in groups if group.kind == "end"]
+
+    last = [1000.0] * 4 + [2000] * 3 + [2300]
+    assert ends(last, {7: 2}) == [] and ends(last, {7: 2.1}) == [[7]]
+    inner = [1000.0] * 4 + [2300] + [2000] * 3
+    assert ends(inner, {4: 300}) == []
+    both = [1000.0] * 4 + [2300, 2300] + [2000] * 4
+    assert ends(both, {4: 300, 5: 300}) == [[4, 5]] and ends(both, {4: 40, 5: 40}) == []
+
+
 def roles(stacks: list[list[float]], totals: list[float] | None = None, parameters: list[float] | None = None) -> Any:
     table = np.array(stacks, float)
     sums = table.sum(axis=1) if totals is None else np.array(totals, float)
@@ -310,6 +335,36 @@ def test_cells_have_the_most_of_what_overlaps_them() -> None:
                 own = [int(v) for v, x, y in zip(values[metric], first, last, strict=True) if x <= b and y >= a]
                 expected.append(1 + -(-max(own) // 7) if own else 0)
             assert cells[metric].tolist() == [[0] * len(begin), expected]
+
+
+def test_damaged_digests_say_what_is_wrong() -> None:
+    good = pack({"a": 1})
+    body = good[len(MAGIC) + 26 :]
+
+    def head(version: int = 2, length: int = len(body), content: int = 7, of: bytes = body) -> bytes:
+        return MAGIC + struct.pack("<HII16s", version, length, content, hashlib.blake2b(of, digest_size=16).digest())
+
+    assert unpack(good) == {"a": 1} and head() + body == good
+    wrong = {
+        b"x" + good: "not a digest",
+        good[: len(MAGIC) + 25]: "ends in its head",
+        good[: len(MAGIC) + 26]: "checksum",
+        good[:-1]: "checksum",
+        good[:-1] + bytes([good[-1] ^ 1]): "checksum",
+        head(length=len(body) + 1) + body: "checksum",
+        head(version=1) + body: "format 1",
+        head(content=6) + body: "its length",
+        head(content=8) + body: "its length",
+        head(content=(4 << 20) + 1) + body: "4,194,304 are allowed",
+        head(content=4 << 20) + body: "its length",
+        head(length=len(body) + 1, of=body + b"x") + body + b"x": "its length",
+        head(length=3, of=b"abc") + b"abc": "damaged",
+        MAGIC + bytes((64 << 10) + 1 - len(MAGIC)): "65,536 are allowed",
+        MAGIC + bytes((64 << 10) - len(MAGIC)): "format 0",
+    }
+    for data, said in wrong.items():
+        with pytest.raises(SnapshotError, match=said):
+            unpack(data)
 
 
 def test_where_colours_end() -> None:

@@ -222,6 +222,23 @@ def test_one_more_layer_of_a_recorded_stage(torch: fake_torch.FakeTorch, tmp_pat
     assert (outlier["rank"], outlier["cause"]["kind"], outlier["cause"]["factor"]) == (3, "layers", 1.25)
 
 
+def test_a_rank_of_a_slope_is_compared_with_its_place_on_the_line() -> None:
+    """Stage 2 of nine, each with less than the one before, has 1.5 times what lies between its neighbours; 1.65 times
+    the median of all.
+    """
+
+    def stage(rank: int) -> Digest:
+        units = (30 - rank) * (15 if rank == 2 else 10)
+        return digest(changed(lambda line: replace(line, size=line.size // 100 * units) if line.grows else line), 0)
+
+    made = [DigestResult(pack(plain_digest(stage(rank)))) for rank in range(9)]
+    found = reduce_job([f"rank{rank}.digest" for rank in range(9)], made)
+    assert [(group.rows, group.kind) for group in found.groups if len(group.rows) > 1] == [([*range(1, 8)], "slope")]
+    (outlier,) = plain(job_json(found))["outliers"]
+    assert (outlier["rank"], outlier["cause"]["kind"]) == (2, "batch or sequence")
+    assert outlier["cause"]["factor"] == pytest.approx(1.5, abs=0.01)
+
+
 def test_ranks_that_no_recording_states_are_those_of_names_or_in_order() -> None:
     made = DigestResult(pack(plain_digest(digest(LINES))))
     named = reduce_job(["rank7.digest", "rank3.digest"], [made, made])

@@ -20,8 +20,9 @@ from snapreport.jobs.cause_text import cause_json, cause_sentence
 from snapreport.jobs.causes import Cause
 from snapreport.jobs.curves import event_curve, step_curve, time_curve
 from snapreport.jobs.digest_format import MAGIC, pack, unpack
-from snapreport.jobs.digest_model import METRICS, DigestCurve
+from snapreport.jobs.digest_model import METRICS, DigestCurve, _sentence
 from snapreport.jobs.groups import Group, find_groups
+from snapreport.jobs.headline import _groups
 from snapreport.jobs.heat import HeatAxis, _columns, _fill, clipped_end
 from snapreport.jobs.imbalance import imbalance_of
 from snapreport.jobs.outliers import _named, find_outliers
@@ -32,6 +33,7 @@ from snapreport.jobs.roles import find_roles
 from snapreport.jobs.runs import Run
 from snapreport.jobs.slopes import fitted_lines, is_slope, robust_deviation
 from snapreport.jobs.states import SILENT_US, states_of
+from snapreport.sentence import parts_json, place_part, sentence
 
 MIB = 1 << 20
 
@@ -365,6 +367,34 @@ def test_damaged_digests_say_what_is_wrong() -> None:
     for data, said in wrong.items():
         with pytest.raises(SnapshotError, match=said):
             unpack(data)
+
+
+def test_sentences_of_digests_have_a_length() -> None:
+    def outcome(text: str) -> str:
+        try:
+            return str(_sentence(parts_json(text)))
+        except ValueError as error:
+            return f"refused: {error}"
+
+    longest = "x" * 1000
+    assert outcome(longest) == longest and "1000 characters" in outcome(f"{longest}x")
+    assert outcome(sentence("in {}", place_part("a.py:3", "f" * 1000, 3))) == "in a.py:3"
+    assert "1000 characters" in outcome(sentence("in {}", place_part("a.py:3", "f" * 1001, 3)))
+
+
+def test_groups_are_named_where_there_are_two() -> None:
+    def said(*rows: list[int], peaks: list[int]) -> list[str]:
+        groups = [SimpleNamespace(rows=of) for of in rows]
+        job: Any = SimpleNamespace(groups=groups, peaks=np.array(peaks), ranks=np.arange(len(peaks)))
+        return [str(one.text) for one in _groups(job)]
+
+    assert said([0, 1], peaks=[5, 5]) == [] == said([0, 1], [2], peaks=[5, 5, 0])
+    assert said([0, 1], [2, 3], peaks=[512, 514, 100, 102]) == [
+        "The ranks form 2 groups by what they allocate, with median peaks of 513 B (ranks 0, 1) and 101 B (ranks 2, "
+        "3).",
+    ]
+    seven = said(*([rank] for rank in range(7)), peaks=[10 * rank + 10 for rank in range(7)])
+    assert seven[0].endswith("60 B (rank 5) and 1 more.") and "7 groups" in seven[0]
 
 
 def test_where_colours_end() -> None:

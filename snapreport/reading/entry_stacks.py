@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from snapreport.reading.entry_memo import GrowingTable, Memo
 from snapreport.reading.entry_tokens import LONG1, REFERENCES
+from snapreport.reading.fields import numbering
 from snapreport.reading.frame_lists import FrameLists, read_lists
 from snapreport.reading.frame_table import NUMBER
 from snapreport.reading.stacks import StackInterner
@@ -20,10 +21,13 @@ _TO_BE_NUMBERED = -2
 
 
 class NewStacks(Struct):
-    """K values that were not known when they were found, and the lists that they are."""
+    """K values that were not known when they were found, the lists that they are, and Int32 codes: ``NEW`` until they
+    are added. Values with frames of their own are told apart: the same bytes put other frames into the memo.
+    """
 
     values: list[bytes]
     lists: FrameLists
+    codes: np.ndarray
 
 
 class _Values(dict[bytes, Any]):
@@ -54,20 +58,41 @@ class EntryStacks:
         self._numbers = GrowingTable()  # memo index → the number of the frame there
         self._values = _Values(memo)
 
-    def of(self, values: list[bytes]) -> tuple[np.ndarray, np.ndarray, NewStacks]:
-        """Int32 codes of values of ``frames``; Int64 rows of those that were not known, and these."""
+    def of(self, values: list[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray, NewStacks]:
+        """Int32 codes of values of ``frames``; Int64 rows of those that were not known, which of the new ones each is,
+        and these.
+        """
         # A dict compares bytes faster than numpy could group them.
         codes = np.fromiter(map(self._codes.get, values, repeat(NEW)), np.int32, len(values))
-        new = np.flatnonzero(codes == NEW)
-        found = [values[i] for i in new.tolist()]
+        rows = np.flatnonzero(codes == NEW)
+        numbers: dict[bytes | int, int] = numbering()
+        keys = [i if b"}" in values[i] else values[i] for i in rows.tolist()]
+        which = np.fromiter(map(numbers.__getitem__, keys), np.int64, len(keys))
+        found: list[Any] = [values[key] if type(key) is int else key for key in numbers]
         lists = read_lists(found)
         listed = [(i, self._listed(found[i])) for i in np.flatnonzero(~lists.is_read).tolist()]
         if listed:
             lists.put([(i, items) for i, items in listed if items is not None])
-        codes[new[~lists.is_read]] = UNREADABLE
-        return codes, new, NewStacks(found, lists)
+        codes[rows[~lists.is_read[which]]] = UNREADABLE
+        return codes, rows, which, NewStacks(found, lists, np.full(len(found), NEW, np.int32))
 
-    def add(self, new: NewStacks, first: int, end: int, places: np.ndarray) -> np.ndarray:
+    def add(self, new: NewStacks, which: np.ndarray, places: np.ndarray) -> np.ndarray:
+        """Int32 codes of entries with these new values, whose lists have these places in the memo: up to the first that
+        refers to anything but a frame.
+        """
+        distinct, first = np.unique(which, return_index=True)
+        is_left = new.codes[distinct] == NEW
+        distinct, first = distinct[is_left], first[is_left]
+        if len(distinct):
+            begin = int(distinct[0])
+            in_row = int(np.count_nonzero(distinct == begin + np.arange(len(distinct))))
+            added = self._add(new, begin, begin + in_row, places[first[:in_row]])
+            new.codes[begin : begin + len(added)] = added
+        codes: np.ndarray = new.codes[which]
+        missing = np.flatnonzero(codes == NEW)
+        return codes[: missing[0]] if len(missing) else codes
+
+    def _add(self, new: NewStacks, first: int, end: int, places: np.ndarray) -> np.ndarray:
         """Int32 codes of new values from ``first`` to ``end``, up to the first that refers to anything but a frame.
         places: of their lists in the memo.
         """
@@ -98,7 +123,6 @@ class EntryStacks:
         raw = numbers.astype(NUMBER).tobytes()
         bounds = [0, *(ends * NUMBER.itemsize).tolist()]
         codes = [*map(self._stacks.register, [raw[a:b] for a, b in pairwise(bounds)])]
-        # The same bytes with frames of their own put other frames into the memo.
         is_own = (lists.fills[first:end] > 1).tolist()
         self._codes.update(
             (value, code) for value, code, own in zip(new.values[first:end], codes, is_own, strict=False) if not own

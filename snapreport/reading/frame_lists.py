@@ -31,9 +31,8 @@ _TOKENS = re.compile(_TOKEN, re.DOTALL)
 _GROUPS = 2 * _PAIRS + 1
 _FRAME_BYTES = 4  # EMPTY_DICT MEMOIZE MARK and SETITEMS
 _STANDS_FOR_A_FRAME = b"f\0\0\0\0"  # no opcode of protocol 4
-_SHORT, _LONGER, _OWN, _BATCH = range(1, 5)
-_KIND = np.zeros(256, np.uint8)
-_KIND[[*b"hjfe"]] = _SHORT, _LONGER, _OWN, _BATCH
+_SHORT_REFERENCE, _LONG_REFERENCE = b"hj"
+_BATCH = b"e("  # between a thousand items and the next
 LIST = b"]\x94"
 _FULL_LIST = b"]\x94("
 _IS_TEXT = {bytes: 0, str: 1, NoneType: -(1 << 32)}
@@ -149,36 +148,36 @@ def _items(raw: bytes, ends: np.ndarray, frames: np.ndarray) -> tuple[np.ndarray
     begins, stops = np.concatenate((begins[is_read], at + 2)), np.concatenate((at, stops[is_read]))
     begins.sort()
     stops.sort()
-    in_run = (stops - begins) // 5 + 1
-    in_run[np.cumsum(short[is_read] + 1) - 1] -= 1
+    closes = np.ones(len(begins), bool)
+    closes[np.cumsum(short[is_read] + 1) - 1] = False
+    in_run = (stops - begins) // 5 + closes
     last = np.cumsum(in_run)
     places = np.repeat(begins - 5 * (last - in_run), in_run)
-    places += 5 * np.arange(len(places))
+    places += np.arange(0, 5 * len(places), 5)
     found = words[places]
-    kinds = _KIND[found.astype(np.uint8)]
+    codes = found.astype(np.uint8)
     found >>= np.uint64(8)
-    items = found.astype(np.uint32).astype(np.int64)
-    is_short = (kinds == _SHORT) | (kinds == _BATCH)
-    items[is_short] &= 0xFF
-    is_wrong = kinds == 0
-    is_wrong[is_short] = True
-    is_wrong[np.searchsorted(places, at)] = False
-    if is_wrong.any() or kinds.max(initial=0) > _LONGER:
-        owner = np.repeat(np.arange(len(ends)), counts)
-        own, is_batch = kinds == _OWN, kinds == _BATCH
-        is_read[owner[is_wrong | (is_batch & (items != b"("[0]))]] = False
-        is_read &= np.bincount(owner[own], minlength=len(ends)) == frames
-        chosen = is_read[owner] & ~is_batch
-        items[own & chosen] = -1 - np.flatnonzero(np.repeat(is_read, frames))
-        items, counts = items[chosen], np.bincount(owner[chosen], minlength=len(ends))
-    else:
-        is_read &= frames == 0
+    found &= np.uint64(0xFFFFFFFF)
+    items, short_items = found.view(np.int64), last[closes] - 1
+    items[short_items] &= 0xFF
+    is_odd = codes != _LONG_REFERENCE
+    is_odd[short_items] = codes[short_items] != _SHORT_REFERENCE
+    odd = np.flatnonzero(is_odd)
+    owner, codes = np.searchsorted(np.cumsum(counts), odd, "right"), codes[odd]
+    is_own = codes == _STANDS_FOR_A_FRAME[0]
+    is_batch = (codes == _BATCH[0]) & (items[odd] == _BATCH[1]) & is_full[owner]
+    is_read[owner[~is_own & ~is_batch]] = False
+    is_read &= np.bincount(owner[is_own], minlength=len(ends)) == frames
+    items[odd[is_own & is_read[owner]]] = -1 - np.flatnonzero(np.repeat(is_read, frames))
+    if is_batch.any():
+        items = np.delete(items, odd[is_batch])
+        counts -= np.bincount(owner[is_batch], minlength=len(ends))
     return is_read, np.append(0, np.cumsum(counts)), items
 
 
 def _short_tokens(data: np.ndarray, begins: np.ndarray, stops: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Where tokens of two bytes begin in lists with these bytes, and the list of each."""
-    at = np.flatnonzero((data == b"h"[0]) | (data == b"e"[0]))
+    at = np.flatnonzero((data == _SHORT_REFERENCE) | (data == _BATCH[0]))
     of = np.searchsorted(begins, at, "right") - 1
     inside = (of >= 0) & (at < stops[of])
     at, of = at[inside], of[inside]

@@ -35,7 +35,7 @@ class Candidates(Struct):
     Int64, the memo index that its frames refer to if a trace has filled that, else -1. stacks: Int32, valid where there
     is no reference; ``NEW`` until it is added. columns: as in ``ParsedEntries``. unknown_keys: key → Boolean C.
     inline: key of a column of texts or pools that are no references, rows, memo places that each fills before it.
-    new, new_stacks: Int64 rows whose stacks were not known, ascending, and these.
+    new: Int64, rows whose stacks were not known, ascending. which_new: Int64, which of the new stacks each has.
     following: where the first candidate that was not read begins; -1 if there is none.
     """
 
@@ -51,6 +51,7 @@ class Candidates(Struct):
     unknown_keys: dict[str, np.ndarray]
     inline: list[tuple[str, np.ndarray, int]]
     new: np.ndarray
+    which_new: np.ndarray
     new_stacks: NewStacks | None
     following: int
 
@@ -102,7 +103,7 @@ class CandidateReader:
         zeros = np.zeros(n, np.int64)
         return Candidates(
             starts, stops, kinds, zeros.copy(), zeros.copy(), np.full(n, -1), np.full(n, -1), np.zeros(n, np.int32),
-            {}, {}, [], zeros[:0], None, following,
+            {}, {}, [], zeros[:0], zeros[:0], None, following,
         )  # fmt: skip
 
     def _read_layouts(self, found: Candidates, source: Bytes) -> None:
@@ -187,8 +188,9 @@ class CandidateReader:
         found.fills[rows] += code == _EMPTY_LIST
         rows = rows[~referring]
         begin, end = begin[~referring].tolist(), end[~referring].tolist()
-        stacks, new, found.new_stacks = self.stacks.of([source.data[a:b] for a, b in zip(begin, end, strict=True)])
+        values = [source.data[a:b] for a, b in zip(begin, end, strict=True)]
+        stacks, new, found.which_new, found.new_stacks = self.stacks.of(values)
         found.new = rows[new]
-        found.fills[found.new] += found.new_stacks.lists.fills - 1
+        found.fills[found.new] += found.new_stacks.lists.fills[found.which_new] - 1
         found.stacks[rows] = stacks
         found.kinds[rows[stacks == UNREADABLE]] = ALONE

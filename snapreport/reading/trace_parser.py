@@ -192,7 +192,7 @@ class TraceParser:
             return last
         new = found.new[first:end]
         places = filled[new] - filled[i] + self.memo.filled + found.memo[new]
-        codes = self._stacks.add(found.new_stacks, first, end, places)
+        codes = self._stacks.add(found.new_stacks, found.which_new[first:end], places)
         found.stacks[new[: len(codes)]] = codes
         return last if len(codes) == len(new) else int(new[len(codes)])
 
@@ -245,9 +245,9 @@ class TraceParser:
         if not frames or (frames[0].reference is not None and frames[0].reference >= self.memo.base):
             return True
         value, place = data[frames[0].start : frames[0].end], filled + frames[0].memo
-        codes, _, stacks = self._stacks.of([value])
+        codes, _, which, stacks = self._stacks.of([value])
         if codes[0] == NEW:
-            codes = self._stacks.add(stacks, 0, 1, np.array([place]))
+            codes = self._stacks.add(stacks, which, np.array([place]))
         if len(codes) and codes[0] >= 0 and value[:2] == LIST:
             self.memo.put(np.array([place]), codes, STACK)
         return bool(len(codes)) and bool(codes[0] >= 0)

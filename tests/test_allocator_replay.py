@@ -16,7 +16,10 @@ import pytest
 import snapreport
 from snapreport.allocator import replay as replaying
 from snapreport.allocator.cards import CARDS
+from snapreport.allocator.expandable import address_space
+from snapreport.allocator.model import CachingAllocator
 from snapreport.allocator.placement import SHIFT, TOTAL, UNLIMITED, Ascending, Descending, Recorded, Shuffled
+from snapreport.allocator.settings import AllocatorSettings
 from snapreport.allocator.whatif import WhatIf
 
 MIB, GIB = 1 << 20, 1 << 30
@@ -255,6 +258,18 @@ def test_places_that_were_released_are_used_again() -> None:
         memory.release(start, 100 * GIB)
     kept = [memory.reserve(100 * GIB, True) for _ in range(400)]
     assert [start >= top for start in kept] == [False] * 257 + [True] * 143  # half of 512, and one
+
+
+@pytest.mark.parametrize(
+    ("total", "small", "granule", "length"),
+    [(160, False, 20, 180), (161, False, 20, 200), (160, True, 2, 180), (161, True, 2, 182), (1, False, 20, 20),
+     (0, True, 2, 2)],
+)  # fmt: skip
+def test_address_space_is_an_eighth_more_than_the_device(total: int, small: bool, granule: int, length: int) -> None:
+    """In MiB, whole granules: of 2 in the small pool, of the setting's 20 in the large one."""
+    memory = Ascending(total * MIB)
+    allocator = CachingAllocator(memory, AllocatorSettings())
+    assert address_space(allocator, small) == (granule * MIB, length * MIB)
 
 
 def test_memory_is_a_budget() -> None:

@@ -18,7 +18,9 @@ from snapreport.timeline.fragmentation import fragmentation_of, parts_at
 from snapreport.timeline.inferred_shapes import _named, _widths
 from snapreport.timeline.model_widths import _width_of, model_widths, unused_models
 from snapreport.timeline.neighbours import Lifetimes, ends_of
+from snapreport.timeline.part import PartChoice
 from snapreport.timeline.rounding import AllocatorRules, allocator_rules
+from snapreport.timeline.transformer_weights import transformer_weights
 
 MIB = 1 << 20
 
@@ -221,6 +223,75 @@ def test_a_model_whose_width_no_pass_has_is_not_used() -> None:
     assert unused(*rows) == [(64, 96, [64 * 4, 64 * 64 * 4, 64 * 256 * 4])]
     assert unused(*rows, 64 * 4)[0][0] == 64 and unused(*rows, 64 * 4, 64 * 4) == []  # a tenth
     assert unused_models(np.array(weights(64)), np.array(rows)) == []
+
+
+ROW = 1024 * 2
+"""Bytes of a vector of 1,024 numbers in 16 bits."""
+
+
+def blocks(*, layers: int = 8, vectors: int = 17, outside: int = 2, rows: int = 32_000, **more: int) -> np.ndarray:
+    """Each layer has four square matrices, three of 2,816 rows and two vectors; ``outside``: embeddings.
+    more: blocks of so many rows (``of_7=3``).
+    """
+    sizes = [1024 * ROW] * 4 * layers + [2816 * ROW] * 3 * layers + [ROW] * vectors + [rows * ROW] * outside
+    return np.array([*sizes, *(int(name[3:]) * ROW for name, count in more.items() for _ in range(count)), 12_345])
+
+
+@pytest.mark.parametrize(
+    ("sizes", "others"),
+    [
+        (blocks(), 1),  # one of another width
+        (blocks(vectors=20, outside=1), 1),
+        (blocks(vectors=18), None),  # all even: two copies
+        (blocks(vectors=16), None),  # a last layer has a norm
+        (blocks(vectors=21), None),
+        (blocks(layers=6, vectors=13), 1),
+        (blocks(layers=5, vectors=11), None),
+        (blocks(outside=0), None),
+        (blocks(outside=5), None),
+        (np.tile(blocks(), 2), None),  # a model and its copy, or its gradients
+        (np.tile(blocks(outside=1), 3), None),
+        (blocks(of_1025=1), 1),
+        (blocks(of_1023=1), 2),  # too small for an embedding, once
+        (blocks(of_1025=5), 6),
+        (blocks(of_16=16), 1),  # adapters
+        (blocks(of_4000=16), 17),  # no whole granules
+        (blocks(of_3968=16), 1),
+        (blocks(rows=50_167), 1),  # layers have 100,352 rows
+        (blocks(rows=50_168), None),
+    ],
+)
+def test_weights_of_one_transformer(sizes: np.ndarray, others: int | None) -> None:
+    found = transformer_weights(sizes)
+    assert int((~found).sum()) == (len(sizes) if others is None else others)
+
+
+def test_a_few_megabytes_are_no_transformer() -> None:
+    assert not transformer_weights(blocks() // 8).any()  # 24 MiB in its layers
+
+
+@pytest.mark.parametrize(
+    ("choice", "is_some"),
+    [
+        ({"events": (0, 1)}, True),
+        ({"events": (None, 1)}, True),
+        ({"events": (3, None)}, True),
+        ({"events": (-1, 5)}, False),
+        ({"events": (None, 0)}, False),
+        ({"steps": (5, 5)}, False),
+        ({"steps": (5, 6)}, True),
+        ({"last": 1}, True),
+        ({"last": 0}, False),
+        ({"last": 1, "events": (0, 1)}, False),
+    ],
+)
+def test_a_part_has_an_event(choice: Any, is_some: bool) -> None:
+    if is_some:
+        assert PartChoice(**choice)
+    else:
+        with pytest.raises(ValueError, match=r"are none|different parts"):
+            PartChoice(**choice)
+    assert not PartChoice()
 
 
 def test_sides_of_weights_name_activations() -> None:

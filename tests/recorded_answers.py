@@ -122,7 +122,20 @@ def main() -> None:
         snapshot = snapreport.load(path)
         said[path.name.partition(".")[0]] = answer(snapshot, findings(snapshot))
     said |= {key_of(path): findings_of(path) for path in OTHERS}
-    ANSWERS.write_text(json.dumps(said, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    ANSWERS.write_text(_written(said) + "\n", encoding="utf-8")
+
+
+def _written(value: Any, depth: int = 0) -> str:
+    """JSON with a line for each finding and each column, so that a diff names what has changed."""
+    if depth == 3 or not isinstance(value, dict | list) or not value:
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, dict):
+        items = [f"{json.dumps(key)}: {_written(inner, depth + 1)}" for key, inner in value.items()]
+        begin, end = "{}"
+    else:
+        items, (begin, end) = [_written(inner, depth + 1) for inner in value], "[]"
+    indent = "\n" + " " * depth
+    return f"{begin}{indent} {f',{indent} '.join(items)}{indent}{end}"
 
 
 if __name__ == "__main__":

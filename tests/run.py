@@ -212,8 +212,9 @@ def main() -> int:
     CLEAN["SNAPREPORT_TEST_VENV"] = str(folder)
     # Tests of a file and of a snapshot stay together (tests/spread.py), so that what they share is made once. One
     # process more than cores, since tests wait for frames of the browser and for processes that they have started;
-    # with two more, the same tests took a quarter more processor time. Threads of polars would only contend for cores.
-    CLEAN["POLARS_MAX_THREADS"] = "1"
+    # with two more, the same tests took a quarter more processor time. More threads of polars and torch would contend
+    # for cores: recording the program of docs/first-steps.md took 5.6 s of processor time with them, 4.3 s without.
+    CLEAN["POLARS_MAX_THREADS"] = CLEAN["OMP_NUM_THREADS"] = "1"
     side_by_side = ["-n", str(min(4, (os.cpu_count() or 1) + 1)), "--dist", "loadfile", "--durations=40"]
     code = run(python.parent / "pytest", "-c", TESTS / "pytest.ini", *(rest or [*side_by_side, TESTS]))
     for line in missing:

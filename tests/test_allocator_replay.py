@@ -135,6 +135,9 @@ def test_a_trace_that_lost_its_beginning_goes_on_from_its_recorded_state(
         return
     assert (check.exact, check.reason) == (True, "")
     assert not whatif.trace.starts_empty and whatif.replay(whatif.own).contradictions == 0
+    fresh = whatif.replay(whatif.own, memory=Ascending(), start="fresh")
+    assert fresh.oom_event is None and fresh.peak_reserved >= whatif.timeline.allocated[0]
+    assert whatif.replay(whatif.own, memory=Ascending(MIB), start="fresh").oom_event == -1
     assert whatif.residual == 0 and whatif.baseline.peak_reserved == whatif.trace.peak_reserved
 
 

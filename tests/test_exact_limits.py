@@ -256,6 +256,41 @@ def test_garbage_collection_ends_as_soon_as_the_excess_is_gone() -> None:
     assert model.reserved == (60 - 20 + 30) * MIB and model.retries == 0
 
 
+def test_garbage_are_whole_segments() -> None:
+    """50 MiB are 10 above the threshold, but what is free beside a block in use stays."""
+    settings = AllocatorSettings(garbage_collection_threshold=0.4)
+    model = CachingAllocator(Ascending(200 * MIB), settings, limit=100 * MIB)
+    pools = model.pair(None)
+    blocks = [model.allocate(size * MIB, 0, pools) for size in (5, 5, 30)]  # the first two in a segment of 20
+    assert blocks[0] is not None
+    model.free_block(blocks[0])
+    assert model.reserved == 50 * MIB and model.allocate(30 * MIB, 0, pools) is not None
+    assert (model.reserved, model.collected, model.retries) == (80 * MIB, 0, 0)
+
+
+def test_an_expandable_segment_without_memory_is_gone() -> None:
+    """Its addresses are not used again; one that has a block in use keeps its place."""
+    model = CachingAllocator(Ascending(), AllocatorSettings(True))
+    pools = model.pair(None)
+
+    def allocated(size: int) -> Any:
+        block = model.allocate(size * MIB, 0, pools)
+        assert block is not None
+        return block
+
+    first, second = allocated(40), allocated(20)
+    at = first.address
+    model.free_block(first)
+    model.release_cached()
+    assert model.reserved == 20 * MIB and second.address == at + 40 * MIB
+    again = allocated(30)
+    assert (again.address, model.reserved) == (at, 60 * MIB)
+    for block in (again, second):
+        model.free_block(block)
+    model.release_cached()
+    assert model.reserved == 0 and allocated(40).address > at + 60 * MIB
+
+
 @pytest.mark.parametrize(("threshold", "limit"), [(0.4, None), (0.0, 100)])
 def test_garbage_is_collected_only_below_a_limit_and_with_a_threshold(threshold: float, limit: int | None) -> None:
     settings = AllocatorSettings(garbage_collection_threshold=threshold)

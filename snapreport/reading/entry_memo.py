@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 from itertools import islice
 from typing import Any
 
@@ -105,11 +104,6 @@ class Memo:
     def object_at(self, index: int) -> Any:
         """The object of the unpickler at an index, if it is known."""
         return self.before[index] if index < len(self.before) else self.objects.get(index)
-
-    @cached_property
-    def dicts(self) -> dict[int, int]:
-        """The index of each dict before the first trace, by its address."""
-        return {id(one): index for index, one in enumerate(self.before) if type(one) is dict}
 
     def known_at(self, index: int) -> Any:
         """The text or pair of numbers at an index; None for anything else."""

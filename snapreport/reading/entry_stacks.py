@@ -2,175 +2,224 @@
 
 from __future__ import annotations
 
-from itertools import pairwise, repeat
+import io
+import pickle
+import re
+from array import array
+from itertools import islice, repeat
 from typing import Any
 
 import numpy as np
 from msgspec import Struct
 
-from snapreport.reading.entry_memo import GrowingTable, Memo
-from snapreport.reading.entry_tokens import LONG1, REFERENCES
-from snapreport.reading.fields import numbering
-from snapreport.reading.frame_lists import FrameLists, read_lists
+from snapreport.reading.entry_memo import Memo
+from snapreport.reading.entry_tokens import LONG1
 from snapreport.reading.frame_table import NUMBER
 from snapreport.reading.stacks import StackInterner
 
 NEW, UNREADABLE = -1, -2
 """Codes of values that were not added, and of those that cannot be."""
-_TO_BE_NUMBERED = -2
+_MOST_PLACES = 1 << 21  # that the decoder has: its table takes 16 bytes for each
+_AT_ONCE = 8  # lists, for which it is faster
+_MOST_SKIPPED = 64  # calls of the decoder, after some that were in vain
+_MOST_REFERENCES = 400  # of a new value, some in texts: more are unpickled in less time
+_REFERENCE = rb"(?:h.|j.{4})"
+# No character begins with MEMOIZE (0x94), which follows the text. The length before it is compared later.
+_TEXT = rb"[\x00-\x7f]*+(?:(?:[\xc2-\xdf].|[\xe0-\xef]..|[\xf0-\xf4]...)[\x00-\x7f]*+)*+"
+_INLINE = rb"(?:\x8c.|X.{4})" + _TEXT + rb"\x94"
+_LONG = b"|".join(rb"\x8a" + re.escape(bytes([n])) + b".{%d}" % n for n in range(1, 10))
+_NUMBER = rb"(?:K.|M..|J.{4}|[N\x88\x89]|" + _LONG + b")"  # and None, True, False
+_PAIRS = rb"(?:(?:" + _REFERENCE + b"|" + _INLINE + b")(?:" + _REFERENCE + b"|" + _INLINE + b"|" + _NUMBER + b"))++"
+# Lists in batches, as pickle writes them.
+_OF_REFERENCES = re.compile(rb"\]\x94(?:\(" + _REFERENCE + rb"++e)*+(?:" + _REFERENCE + b"a)?", re.DOTALL)
+_REFERENCES = re.compile(_REFERENCE, re.DOTALL)
+_ITEMS = re.compile(b"(" + _REFERENCE + rb")|\}\x94\((" + _PAIRS + b")u", re.DOTALL)
+_VALUES = re.compile(_REFERENCE + b"|" + _INLINE + b"|" + _NUMBER, re.DOTALL)
+_TEXTS = {0x8C: 2, 0x58: 5}  # opcode of a text → bytes before it
 
 
-class NewStacks(Struct):
-    """K values that were not known when they were found, the lists that they are, and Int32 codes: ``NEW`` until they
-    are added. Values with frames of their own are told apart: the same bytes put other frames into the memo.
+class Frames(Struct):
+    """A list of which some frames are no references. items: the bytes of a reference, and those of a frame's keys and
+    values in turn. fills: memo places that it fills.
     """
 
-    values: list[bytes]
-    lists: FrameLists
-    codes: np.ndarray
+    items: list[tuple[bytes, list[bytes]]]
+    fills: int
 
 
-class _Values(dict[bytes, Any]):
-    """Values of references and numbers by their bytes. Raises ``KeyError`` for a reference to anything else."""
+class _Numbers(dict[bytes, int]):
+    """The number of a frame by the bytes of a reference to it. Raises ``KeyError`` for anything else."""
 
-    def __init__(self, memo: Memo) -> None:
+    def __init__(self, stacks: StackInterner, memo: Memo) -> None:
+        self._stacks = stacks
         self._memo = memo
 
-    def of(self, tokens: list[Any]) -> list[Any]:
-        """The values of keys and values of frames."""
-        return [token if type(token) is str else self[token] for token in tokens]
+    def __missing__(self, reference: bytes) -> int:
+        index = int.from_bytes(reference[1:], "little")
+        frame = self._memo.object_at(index)
+        if type(frame) is not dict:
+            raise KeyError(reference)
+        number = self[reference] = self._stacks.number(frame)
+        return number
 
-    def __missing__(self, token: bytes) -> Any:
-        value = self._memo.known_at(int.from_bytes(token[1:], "little")) if token[0] in REFERENCES else _number(token)
-        if value is None and token != b"N":
-            raise KeyError(token)
-        self[token] = value
-        return value
+
+class _Decoder:
+    """Reads lists of references with an unpickler that has the numbers of frames in their places: 30 ns a frame, which
+    a regular expression and a dict take 150 for.
+    """
+
+    def __init__(self, numbers: _Numbers) -> None:
+        self._numbers = numbers
+        self._skipped = self._skip = 0  # calls
+        self._begin()
+
+    def _begin(self) -> None:
+        self._put = 0  # of the numbers
+        self._feed = io.BytesIO()
+        self._unpickler = pickle.Unpickler(self._feed)
+
+    def keys(self, values: list[bytes]) -> list[bytes]:
+        """The bytes of the frames' numbers of each; none if a reference is not to one of the numbers."""
+        if self._skip:
+            self._skip -= 1
+            return []
+        new = islice(reversed(self._numbers.items()), len(self._numbers) - self._put)
+        self._put = len(self._numbers)
+        puts = [
+            b"J" + number.to_bytes(4, "little") + b"r" + reference[1:].ljust(4, b"\0") + b"0"
+            for reference, number in new
+            if int.from_bytes(reference[1:], "little") < _MOST_PLACES
+        ]
+        body = b"".join([*puts, b"](", *[b"]" + value[2:] for value in values], b"e."])
+        self._feed.seek(0)
+        self._feed.truncate()
+        self._feed.write(b"\x80\x04\x95" + len(body).to_bytes(8, "little") + body)
+        self._feed.seek(0)
+        try:
+            found = self._unpickler.load()
+        except pickle.UnpicklingError:
+            self._begin()  # it has stopped half way
+            self._skip = self._skipped = min(2 * self._skipped + 1, _MOST_SKIPPED)
+            return []
+        self._skipped = 0
+        return [array(NUMBER.char, one).tobytes() for one in found]
 
 
 class EntryStacks:
-    """Codes of stacks."""
+    """Codes of stacks. Frames are numbered in the order of the calls."""
 
     def __init__(self, stacks: StackInterner, memo: Memo) -> None:
         self._stacks = stacks
         self._memo = memo
         self._codes = {b"N": 0}
-        self._numbers = GrowingTable()  # memo index → the number of the frame there
-        self._values = _Values(memo)
+        self._numbers = _Numbers(stacks, memo)
+        self._decoder = _Decoder(self._numbers)
+        self._values: dict[bytes, Any] = {}  # of frames, by their bytes
 
-    def of(self, values: list[bytes]) -> tuple[np.ndarray, np.ndarray, np.ndarray, NewStacks]:
-        """Int32 codes of values of ``frames``; Int64 rows of those that were not known, which of the new ones each is,
-        and these.
-        """
+    def of(self, data: bytes, begin: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, dict[int, Frames]]:
+        """Int32 codes of the values ``data[begin:end]``. By row, those of ``NEW`` that hold frames."""
         # A dict compares bytes faster than numpy could group them.
+        values = [data[a:b] for a, b in zip(begin.tolist(), end.tolist(), strict=True)]
         codes = np.fromiter(map(self._codes.get, values, repeat(NEW)), np.int32, len(values))
-        rows = np.flatnonzero(codes == NEW)
-        numbers: dict[bytes | int, int] = numbering()
-        keys = [i if b"}" in values[i] else values[i] for i in rows.tolist()]
-        which = np.fromiter(map(numbers.__getitem__, keys), np.int64, len(keys))
-        found: list[Any] = [values[key] if type(key) is int else key for key in numbers]
-        lists = read_lists(found)
-        listed = [(i, self._listed(found[i])) for i in np.flatnonzero(~lists.is_read).tolist()]
-        if listed:
-            lists.put([(i, items) for i, items in listed if items is not None])
-        codes[rows[~lists.is_read[which]]] = UNREADABLE
-        return codes, rows, which, NewStacks(found, lists, np.full(len(found), NEW, np.int32))
+        inline: dict[int, Frames] = {}
+        seen: set[bytes] = set()
+        for i in np.flatnonzero(codes == NEW).tolist():
+            value = values[i]
+            if value in seen:
+                continue
+            is_deep = len(value) > 5 * _MOST_REFERENCES and value.count(b"j") > _MOST_REFERENCES
+            is_readable, frames = (False, None) if is_deep else read_frames(value)
+            if not is_readable:
+                codes[i] = UNREADABLE
+            elif frames:
+                inline[i] = frames
+            else:
+                seen.add(value)
+        return codes, inline
 
-    def add(self, new: NewStacks, which: np.ndarray, places: np.ndarray) -> np.ndarray:
-        """Int32 codes of entries with these new values, whose lists have these places in the memo: up to the first that
-        refers to anything but a frame.
+    def add(self, values: list[tuple[bytes, Frames | None, int]]) -> list[int]:
+        """Codes of new values, frames in them, and places of the memo before them, up to the first value that refers to
+        anything but a frame or a list of frames.
         """
-        distinct, first = np.unique(which, return_index=True)
-        is_left = new.codes[distinct] == NEW
-        distinct, first = distinct[is_left], first[is_left]
-        if len(distinct):
-            begin = int(distinct[0])
-            in_row = int(np.count_nonzero(distinct == begin + np.arange(len(distinct))))
-            added = self._add(new, begin, begin + in_row, places[first[:in_row]])
-            new.codes[begin : begin + len(added)] = added
-        codes: np.ndarray = new.codes[which]
-        missing = np.flatnonzero(codes == NEW)
-        return codes[: missing[0]] if len(missing) else codes
+        codes = self._codes
+        made: list[int] = []
+        begin = 0
+        for end in [*(i for i, (_, frames, _) in enumerate(values) if frames), len(values)]:
+            # Up to the next with frames that those after it may refer to.
+            group = values[begin : end + 1]
+            begin = end + 1
+            new = list(dict.fromkeys(value for value, frames, _ in group if value not in codes and frames is None))
+            if len(new) >= _AT_ONCE and all(value[:1] == b"]" for value in new):
+                codes.update(zip(new, map(self._stacks.register, self._decoder.keys(new)), strict=False))
+            for value, frames, place in group:
+                if value not in codes:
+                    try:
+                        codes[value] = self._code(value, frames, place)
+                    except KeyError:
+                        return made
+                made.append(codes[value] if frames is None else codes.pop(value))
+        return made
 
-    def _add(self, new: NewStacks, first: int, end: int, places: np.ndarray) -> np.ndarray:
-        """Int32 codes of new values from ``first`` to ``end``, up to the first that refers to anything but a frame.
-        places: of their lists in the memo.
-        """
-        lists = new.lists
-        begin = lists.offsets[first]
-        ends = lists.offsets[first + 1 : end + 1] - begin
-        items = lists.items[begin : begin + ends[-1]]
-        own = slice(*np.searchsorted(lists.frame_lists, (first, end)))
-        at = places[lists.frame_lists[own] - first] + lists.frame_places[own]
-        if len(at):
-            items = items.copy()
-            items[items < 0] = at
-            self._numbers[at] = _TO_BE_NUMBERED
-        numbers = self._numbers[items]
-        unknown = items[numbers == -1]
-        if len(at) or len(unknown):
-            try:
-                self._number_frames(lists, own, at, items[numbers < 0] if len(unknown) else at)
-            except KeyError:
-                return np.zeros(0, np.int32)
-            numbers = self._numbers[items]
-        if items.max(initial=-1) >= places[0]:
-            after = places + lists.fills[first:end]
-            numbers[items >= np.repeat(after, np.diff(ends, prepend=0))] = -1  # what was not there yet
-        missing = np.flatnonzero(numbers < 0)
-        if len(missing):
-            ends = ends[: np.searchsorted(ends, missing[0], "right")]
-        raw = numbers.astype(NUMBER).tobytes()
-        bounds = [0, *(ends * NUMBER.itemsize).tolist()]
-        codes = [*map(self._stacks.register, [raw[a:b] for a, b in pairwise(bounds)])]
-        is_own = (lists.fills[first:end] > 1).tolist()
-        self._codes.update(
-            (value, code) for value, code, own in zip(new.values[first:end], codes, is_own, strict=False) if not own
-        )
-        return np.array(codes, np.int32)
+    def _code(self, value: bytes, frames: Frames | None, place: int) -> int:
+        if frames is None and value[:1] == b"]":
+            numbers = array(NUMBER.char, map(self._numbers.__getitem__, _REFERENCES.findall(value, 2)))
+            return self._stacks.register(numbers.tobytes())
+        if frames is None:
+            known = self._memo.object_at(int.from_bytes(value[1:], "little"))
+            if type(known) is not list:
+                raise KeyError(value)
+            return int(self._stacks.add([known], lambda row: "trace")[0])
+        numbers = array(NUMBER.char)
+        place += 1  # of the list
+        for reference, tokens in frames.items:
+            if not reference:
+                own, (frame, place) = _reference_to(place), self._frame(tokens, place + 1)
+                self._numbers[own] = self._stacks.number(frame)
+            numbers.append(self._numbers[reference or own])
+        return self._stacks.register(numbers.tobytes())
 
-    def _listed(self, value: bytes) -> list[int] | None:
-        """Memo indices of the frames of a list of the unpickler, given by a reference to it."""
-        is_reference = REFERENCES.get(value[0]) == len(value) - 1
-        known = self._memo.object_at(int.from_bytes(value[1:], "little")) if is_reference else None
-        try:
-            return [self._memo.dicts[id(frame)] for frame in known] if type(known) is list else None
-        except KeyError:
-            return None
-
-    def _number_frames(self, lists: FrameLists, own: slice, at: np.ndarray, indices: np.ndarray) -> None:
-        """Numbers frames in the order of ``indices`` of the memo, as far as there are frames: those that are written in
-        the lists, at ``at``, and others. Raises ``KeyError`` for a frame with other keys than texts.
-        """
-        columns, more = [column[own] for column in lists.columns], lists.more[own]
-        place = at + 1
-        for column in columns:
-            texts = [i for i, one in enumerate(column) if type(one) is str]
-            if texts:
-                self._memo.objects.update(zip(place[texts].tolist(), [column[i] for i in texts], strict=True))
-                place[texts] += 1
-        for i in [i for i, one in enumerate(more) if one]:
-            names = [one for one in more[i] if type(one) is str]
-            self._memo.objects.update(zip(range(place[i], place[i] + len(names)), names, strict=True))
-        known = self._values
-        keys = [set(column) for column in columns[::2]]
-        if indices is at and all(len(one) == 1 for one in keys) and not any(more):
-            values = [known.of(column) for column in columns[1::2]]
-            self._numbers[at] = self._stacks.numbers(known.of([one.pop() for one in keys]), values)
-            return
-        frames = {}
-        for index, pairs in zip(at.tolist(), zip(*columns, more, strict=True), strict=True):
-            tokens = known.of([*pairs[:-1], *pairs[-1]])
-            if set(map(type, tokens[::2])) != {str}:
-                raise KeyError(pairs)
-            frames[index] = dict(zip(tokens[::2], tokens[1::2], strict=True))
-        for index in dict.fromkeys(indices.tolist()):
-            frame = frames.get(index) or self._memo.object_at(index)
-            if type(frame) is dict:
-                self._numbers[np.array([index])] = self._stacks.number(frame)
+    def _frame(self, tokens: list[bytes], place: int) -> tuple[dict[str, Any], int]:
+        """A frame, and the place of the memo after it."""
+        values = list(map(self._values.get, tokens))
+        for i in [i for i, value in enumerate(values) if value is None]:
+            token = tokens[i]
+            head = _TEXTS.get(token[0])
+            if head:
+                if int.from_bytes(token[1:head], "little") != len(token) - head - 1:
+                    raise KeyError(token)
+                values[i] = self._memo.objects[place] = token[head:-1].decode("utf-8", "surrogatepass")
+                place += 1
+            elif token[0] in b"hj":
+                values[i] = self._memo.known_at(int.from_bytes(token[1:], "little"))
+                if values[i] is None:
+                    raise KeyError(token)
+                self._values[token] = values[i]
+            elif token != b"N":
+                values[i] = self._values[token] = _number(token)
+        keys: list[Any] = values[::2]
+        if set(map(type, keys)) != {str}:
+            raise KeyError(tokens)
+        return dict(zip(keys, values[1::2], strict=True)), place
 
 
-def _number(raw: bytes) -> int | bool | None:
-    if raw in (b"N", b"\x88", b"\x89"):
-        return None if raw == b"N" else raw == b"\x88"
+def read_frames(value: bytes) -> tuple[bool, Frames | None]:
+    """Whether a value can be added, and the items of a list unless all are references."""
+    if value == b"N" or _OF_REFERENCES.fullmatch(value) or _REFERENCES.fullmatch(value):
+        return True, None
+    found = _ITEMS.findall(value, 2)
+    read = b"".join([reference or b"}\x94(%bu" % pairs for reference, pairs in found])
+    if value not in (b"]\x94(" + read + b"e", b"]\x94" + read + b"a"):
+        return False, None
+    items = [(reference, _VALUES.findall(pairs)) for reference, pairs in found]
+    texts = sum(1 for _, tokens in items for token in tokens if token[0] in _TEXTS)
+    return True, Frames(items, 1 + texts + sum(1 for reference, _ in items if not reference))
+
+
+def _reference_to(place: int) -> bytes:
+    return b"h" + bytes([place]) if place < 256 else b"j" + place.to_bytes(4, "little")
+
+
+def _number(raw: bytes) -> int | bool:
+    if raw[0] in b"\x88\x89":
+        return raw == b"\x88"
     return int.from_bytes(raw[2 if raw[0] == LONG1 else 1 :], "little", signed=raw[0] in (LONG1, b"J"[0]))

@@ -23,8 +23,7 @@ _MOST_ADDRESSES = 1 << 20  # dicts whose addresses are remembered: 100 MB
 _PLACES_PER_KEY = 4
 _BY_VALUE = 16  # calls, after one of _MANY frames of which most were dicts of their own
 _MANY = 4096
-_KEYS = ("filename", "line", "name")
-_NAMED = itemgetter(*_KEYS)
+_NAMED = itemgetter("filename", "line", "name")
 NOT_FOUND = -1
 
 
@@ -101,31 +100,13 @@ class FrameTable:
 
     def _numbered(self, objects: list[Any]) -> np.ndarray:
         """Int64 numbers of frames by their values; a mark's is its stack's."""
-        if set(map(type, objects)) == {dict} and set(map(len, objects)) == {len(_KEYS)}:
-            try:
-                columns = list(zip(*map(_NAMED, objects), strict=True))
-            except KeyError:
-                pass
-            else:
-                numbers = self.plain_numbers(*columns)
-                if numbers is not None:
-                    return numbers
-        return np.array(
-            [MARKED + one.stack if type(one) is StackMark else self.number(one) for one in objects], np.int64
-        )
-
-    def plain_numbers(self, files: Sequence[Any], lines: Sequence[Any], names: Sequence[Any]) -> np.ndarray | None:
-        """Int64 numbers of frames that have no other keys; None if they have other values than frames have, or a text
-        that must be escaped.
-        """
-        if {*map(type, files), *map(type, names)} != {str} or set(map(type, lines)) != {int}:
-            return None
-        if min(lines) < INT64[0] or max(lines) > INT64[1]:
-            return None
-        if not (all(map(str.isascii, files)) and all(map(str.isascii, names))):
-            return None
+        rows = _plain_rows(objects)
+        if rows is None:
+            return np.array(
+                [MARKED + one.stack if type(one) is StackMark else self.number(one) for one in objects], np.int64
+            )
         known, before = self._numbers, len(self._numbers)
-        numbers = np.fromiter(map(known.__getitem__, zip(files, lines, names, strict=True)), np.int64, len(files))
+        numbers = np.fromiter(map(known.__getitem__, rows), np.int64, len(rows))
         new = islice(reversed(known), len(known) - before)
         self.characters += sum(len(row[0]) + len(row[2]) for row in new)
         return numbers
@@ -152,17 +133,6 @@ class FrameTable:
         if key not in self._numbers:
             self.characters += len(key[0]) + len(key[2]) + sum(len(value) for _, value in extra)
         return self._numbers[key]
-
-    def numbers_of(self, keys: list[Any], columns: list[list[Any]]) -> np.ndarray:
-        """Int64 numbers of frames that have the same keys, given by the values of each. Raises :class:`SnapshotError`
-        if any is no frame.
-        """
-        by_key = dict(zip(keys, columns, strict=True))
-        numbers = self.plain_numbers(*map(by_key.__getitem__, _KEYS)) if by_key.keys() == set(_KEYS) else None
-        if numbers is not None:
-            return numbers
-        frames = [dict(zip(keys, values, strict=True)) for values in zip(*columns, strict=True)]
-        return np.fromiter(map(self.number, frames), np.int64, len(frames))
 
     def _fx(self, frame: dict[Any, Any]) -> tuple[tuple[str, str], ...]:
         """The ``fx_*`` items of a frame, sorted; values other than texts as :func:`shown` describes them."""
@@ -196,6 +166,21 @@ class FrameTable:
                 extras[key][i] = value
         columns |= {key: pl.Series(values, dtype=pl.String) for key, values in extras.items()}
         return pl.DataFrame(columns)
+
+
+def _plain_rows(objects: list[Any]) -> list[tuple[str, int, str]] | None:
+    """(filename, line, name) of frames that have no other keys, and no text that must be escaped; None for others."""
+    if set(map(type, objects)) != {dict} or set(map(len, objects)) != {3}:
+        return None
+    try:
+        rows = list(map(_NAMED, objects))
+    except KeyError:
+        return None
+    files, lines, names = zip(*rows, strict=True)
+    if {*map(type, files), *map(type, names)} != {str} or set(map(type, lines)) != {int}:
+        return None
+    is_plain = min(lines) >= INT64[0] and max(lines) <= INT64[1]
+    return rows if is_plain and all(map(str.isascii, files)) and all(map(str.isascii, names)) else None
 
 
 class NumberTable:

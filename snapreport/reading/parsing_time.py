@@ -10,8 +10,8 @@ import time
 # Parsing is given up once it has taken longer than unpickling what was read so far and collecting columns, this share
 # of unpickling the file, and some seconds, in which a recorder's frames and layouts become known. Parsing what a
 # recorder writes takes half of unpickling.
-_COLLECTED = 4  # times unpickling a plain trace: 2 to 3.8 with columns to collect
-ALLOWED_SHARE, ALLOWED_SECONDS = 0.05, 0.05
+_COLLECTED = 2.5  # times unpickling: 2 to 3.3 with columns to collect
+ALLOWED_SHARE, ALLOWED_SECONDS = 0.1, 0.05
 # The share of that while a quarter of the entries or more had to be read alone.
 UNREAD_SHARE = 0.25
 # The share of that after which parsing is given up though its last pieces were faster than unpickling.

@@ -132,10 +132,6 @@ class StackInterner:
         """The number of a frame. Raises :class:`SnapshotError` if it is none."""
         return self._frames.number(frame)
 
-    def numbers(self, keys: list[Any], columns: list[list[Any]]) -> np.ndarray:
-        """Int64 numbers of frames, see :meth:`FrameTable.numbers_of`."""
-        return self._frames.numbers_of(keys, columns)
-
     def register(self, numbers: bytes) -> int:
         """The id of a stack given as the bytes of its frames' numbers."""
         return self._codes[numbers]

@@ -14,7 +14,7 @@ from snapreport.reading.entry_layouts import (
     layout_of,
 )
 from snapreport.reading.entry_memo import POOL, UNKNOWN, Memo, TokenCodes
-from snapreport.reading.entry_stacks import UNREADABLE, EntryStacks, NewStacks
+from snapreport.reading.entry_stacks import UNREADABLE, EntryStacks, Frames
 from snapreport.reading.entry_tokens import MEMOIZE, REFERENCES, Entry, Incomplete, Unusual, read_entry
 from snapreport.reading.events import KEYS, Codes
 from snapreport.reading.fields import MAX_SIZE
@@ -35,7 +35,7 @@ class Candidates(Struct):
     Int64, the memo index that its frames refer to if a trace has filled that, else -1. stacks: Int32, valid where there
     is no reference; ``NEW`` until it is added. columns: as in ``ParsedEntries``. unknown_keys: key → Boolean C.
     inline: key of a column of texts or pools that are no references, rows, memo places that each fills before it.
-    new: Int64, rows whose stacks were not known, ascending. which_new: Int64, which of the new stacks each has.
+    lists: row → its frames, where some are no references.
     following: where the first candidate that was not read begins; -1 if there is none.
     """
 
@@ -50,9 +50,7 @@ class Candidates(Struct):
     columns: Columns
     unknown_keys: dict[str, np.ndarray]
     inline: list[tuple[str, np.ndarray, int]]
-    new: np.ndarray
-    which_new: np.ndarray
-    new_stacks: NewStacks | None
+    lists: dict[int, Frames]
     following: int
 
 
@@ -103,7 +101,7 @@ class CandidateReader:
         zeros = np.zeros(n, np.int64)
         return Candidates(
             starts, stops, kinds, zeros.copy(), zeros.copy(), np.full(n, -1), np.full(n, -1), np.zeros(n, np.int32),
-            {}, {}, [], zeros[:0], zeros[:0], None, following,
+            {}, {}, [], {}, following,
         )  # fmt: skip
 
     def _read_layouts(self, found: Candidates, source: Bytes) -> None:
@@ -187,10 +185,9 @@ class CandidateReader:
         found.fills[:] = found.memo
         found.fills[rows] += code == _EMPTY_LIST
         rows = rows[~referring]
-        begin, end = begin[~referring].tolist(), end[~referring].tolist()
-        values = [source.data[a:b] for a, b in zip(begin, end, strict=True)]
-        stacks, new, found.which_new, found.new_stacks = self.stacks.of(values)
-        found.new = rows[new]
-        found.fills[found.new] += found.new_stacks.lists.fills[found.which_new] - 1
+        stacks, lists = self.stacks.of(source.data, begin[~referring], end[~referring])
         found.stacks[rows] = stacks
         found.kinds[rows[stacks == UNREADABLE]] = ALONE
+        for i, frames in lists.items():
+            found.lists[int(rows[i])] = frames
+            found.fills[rows[i]] += frames.fills - 1

@@ -22,11 +22,10 @@ from msgspec import Struct
 
 from snapreport.reading.entry_layouts import POOL_KEYS, TEXT_KEYS
 from snapreport.reading.entry_memo import POOL, STACK, Memo
-from snapreport.reading.entry_stacks import NEW
+from snapreport.reading.entry_stacks import NEW, read_frames
 from snapreport.reading.entry_stream import MARK_ID, Unpickled, pushed, stream_of
 from snapreport.reading.entry_tokens import Entry, Incomplete, Unusual, Value, read_entry
 from snapreport.reading.events import Codes
-from snapreport.reading.frame_lists import LIST
 from snapreport.reading.parsed_entries import ParsedEntries
 from snapreport.reading.parsing_time import UNREAD_SHARE, ParsingTime
 from snapreport.reading.trace_candidates import ALONE, PARSED, UNPICKLED, CandidateReader, Candidates
@@ -37,6 +36,7 @@ _PUT = np.dtype([("opcode", "u1"), ("place", "<u4")])  # LONG_BINPUT
 _FEWEST, _MOST, _GROWTH = 256, 1 << 20, 8
 _CHECKED_EVERY = 4  # entries read alone: a thread's clock takes a microsecond to read, in a sandbox 100
 _BRACE, _MARK, _APPENDS, _APPEND = b"}(ea"
+_NEW_LIST = b"]\x94"  # EMPTY_LIST MEMOIZE
 
 
 class _Run(Struct):
@@ -121,14 +121,10 @@ class TraceParser:
         inserted = [
             (entry.start, row, entry.bytes_of(data)) for entry, row in zip(unpickled, before.tolist(), strict=True)
         ]
-        # The unpickler gets the frames that entries were the first to have.
-        listed = np.flatnonzero(fills > found.memo[rows] + 1)
-        fills[listed] = found.memo[rows[listed]]
-        starts, begins, ends = (one[rows[listed]].tolist() for one in (found.starts, found.frames, found.stops))
-        inserted += [
-            (start, row + 1, data[begin : end - 1] + b"0")
-            for start, row, begin, end in zip(starts, listed.tolist(), begins, ends, strict=True)
-        ]
+        listed = np.flatnonzero(np.isin(rows, list(found.lists))) if found.lists else ()
+        for row in listed:
+            i, fills[row] = rows[row], found.memo[rows[row]]
+            inserted.append((found.starts[i], row + 1, data[found.frames[i] : found.stops[i] - 1] + b"0"))
         stream = stream_of(fills, sorted(inserted))
         self._time.add(end - at, time.thread_time() - began)
         return stream + self._written() if has_ended else stream, end, has_ended
@@ -148,6 +144,7 @@ class TraceParser:
         unpickled: list[Unpickled] = []
         alone = np.append(np.flatnonzero(found.kinds == ALONE), len(found.starts))
         filled = np.concatenate(([0], np.cumsum(found.fills)))
+        new = np.flatnonzero((found.stacks == NEW) & (found.kinds != ALONE))
         begin, filled_at = at, self.memo.filled
         while True:
             at, is_entry = self._between(data, at)
@@ -158,7 +155,8 @@ class TraceParser:
             i = int(np.searchsorted(found.starts, at))
             if self.is_in_batch and i < len(found.starts) and found.starts[i] == at and found.kinds[i] != ALONE:
                 last = int(alone[np.searchsorted(alone, i)])
-                last = self._add_stacks(found, filled, i, last)
+                chosen = new[slice(*np.searchsorted(new, (i, last)))]
+                last = self._add_stacks(data, found, chosen, filled[chosen] - filled[i], last)
                 if last > i:
                     runs.append(_Run(i, last, self.memo.filled))
                     self.memo.filled += int(filled[last] - filled[i])
@@ -183,16 +181,16 @@ class TraceParser:
             if is_checked and self._time.would_exceed(at - begin, time.thread_time() - began, self._share):
                 return runs, unpickled, at, False
 
-    def _add_stacks(self, found: Candidates, filled: np.ndarray, i: int, last: int) -> int:
-        """Adds the new stacks of a run of candidates from ``i`` to ``last``. Returns the first of these that has to be
-        read alone, else ``last``. ``filled``: memo places that candidates before each one fill.
+    def _add_stacks(self, data: bytes, found: Candidates, new: np.ndarray, before: np.ndarray, last: int) -> int:
+        """Adds the new stacks of a run of candidates to ``last``. Returns the first of these that has to be read alone,
+        else ``last``. ``before``: memo places that those of the run before each one fill.
         """
-        first, end = np.searchsorted(found.new, (i, last)).tolist()
-        if first == end or found.new_stacks is None:
+        if not len(new):
             return last
-        new = found.new[first:end]
-        places = filled[new] - filled[i] + self.memo.filled + found.memo[new]
-        codes = self._stacks.add(found.new_stacks, found.which_new[first:end], places)
+        ranges = zip(found.frames[new].tolist(), (found.stops[new] - 1).tolist(), strict=True)
+        values = [data[a:b] for a, b in ranges]
+        places = (before + self.memo.filled + found.memo[new]).tolist()
+        codes = self._stacks.add([*zip(values, map(found.lists.get, new.tolist()), places, strict=True)])
         found.stacks[new[: len(codes)]] = codes
         return last if len(codes) == len(new) else int(new[len(codes)])
 
@@ -245,12 +243,11 @@ class TraceParser:
         if not frames or (frames[0].reference is not None and frames[0].reference >= self.memo.base):
             return True
         value, place = data[frames[0].start : frames[0].end], filled + frames[0].memo
-        codes, _, which, stacks = self._stacks.of([value])
-        if codes[0] == NEW:
-            codes = self._stacks.add(stacks, which, np.array([place]))
-        if len(codes) and codes[0] >= 0 and value[:2] == LIST:
-            self.memo.put(np.array([place]), codes, STACK)
-        return bool(len(codes)) and bool(codes[0] >= 0)
+        is_readable, listed = read_frames(value)
+        codes = self._stacks.add([(value, listed, place)]) if is_readable else []
+        if codes and value[:2] == _NEW_LIST:
+            self.memo.put(np.array([place]), np.array(codes), STACK)
+        return bool(codes)
 
     def _resolve(self, found: Candidates, runs: list[_Run], rows: np.ndarray, unpickled: list[Unpickled]) -> None:
         """Registers what candidates put into the memo, and resolves references to lists of earlier entries; candidates

@@ -13,7 +13,7 @@ from snapreport.reading.events import EventReader
 from snapreport.reading.fields import INT64, Characters, clean, integer, plain, shown, text
 from snapreport.reading.recorder_metadata import KEY, read_metadata
 from snapreport.reading.recording import ACTIONS, HOST, DeviceRecord, Recording
-from snapreport.reading.segments import SegmentReader, empty_tables
+from snapreport.reading.segments import SegmentReader
 from snapreport.reading.trace_collector import TraceCollector, TraceCollectors
 
 TOP_KEYS = {
@@ -106,14 +106,14 @@ class _Decoder:
         table = self.codes.stacks.finish(self.most_characters)
         # All back ends write the same layout; only the name of the configuring variable distinguishes them.
         kind = next((kind for kind in ("xpu", "mtia") if any(kind.upper() in key for key in self._settings)), "cuda")
-        devices, nothing = {}, empty_tables()
+        devices = {}
         for device in sorted({*events, *segments}):
-            reader = segments.get(device)
+            reader = segments.get(device) or self._segment_reader()
             devices[device] = DeviceRecord(
                 device,
                 "host" if device == HOST else kind,
                 (events.get(device) or self._event_reader()).table(table.renumber),
-                *(reader.tables(table.renumber) if reader else nothing),
+                *reader.tables(table.renumber),
             )
         return Recording(
             name, path, file_bytes, self._settings, table.frames, table.offsets, table.stack_frames, annotations,

@@ -6,7 +6,6 @@ places).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
@@ -24,8 +23,6 @@ _NUMBERS = {**INTEGERS, NONE: 0, 0x88: 0, 0x89: 0, 0x47: 8}  # and NEWTRUE, NEWF
 _TEXTS = {SHORT_TEXT: 1, 0x58: 4}  # and BINUNICODE: bytes of the length
 _EMPTY = (0x5D, 0x7D, 0x29)  # EMPTY_LIST, EMPTY_DICT, EMPTY_TUPLE
 _MARK = 0x28
-_EMPTY_LIST = 0x5D
-_REFERENCES = re.compile(rb"(?:h.|j.{4})*+", re.DOTALL)
 _TUPLES = {0x85: 1, 0x86: 2, 0x87: 3}  # items
 _TUPLE = 0x74
 _LONGEST = 16  # bytes of an opcode and its argument, or the length of it
@@ -116,7 +113,6 @@ def read_entry(data: bytes, start: int, known_at: Callable[[int], Any]) -> Entry
             elif code == _MARK:
                 end = at + 1
                 marks.append(len(stack))
-                end = _after_references(data, end, stack, marks)
             elif code in (_APPENDS, _SETITEMS):
                 end = at + 1
                 mark = marks.pop()
@@ -127,7 +123,6 @@ def read_entry(data: bytes, start: int, known_at: Callable[[int], Any]) -> Entry
                         raise Incomplete
                     return Entry(start, end, items, memo, made, references)
                 _extend(stack[-1], end)
-                end = _after_references(data, end, stack, marks)
             elif code in (_APPEND, _SETITEM):
                 end = at + 1
                 del stack[-1 if code == _APPEND else -2 :]
@@ -147,14 +142,6 @@ def read_entry(data: bytes, start: int, known_at: Callable[[int], Any]) -> Entry
         raise Unusual("an entry out of order") from None
     except UnicodeDecodeError:
         raise Unusual("a text that is not UTF-8") from None
-
-
-def _after_references(data: bytes, at: int, stack: list[Value], marks: list[int]) -> int:
-    """The place after the references to frames that stand at ``at`` in a list: there may be thousands."""
-    if marks[-1] == 0 or data[stack[marks[-1] - 1].start] != _EMPTY_LIST:
-        return at
-    found = _REFERENCES.match(data, at)
-    return found.end() if found else at
 
 
 def _extend(container: Value, end: int) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -128,12 +127,7 @@ def _stacks(key: str, column: np.ndarray, renumber: np.ndarray) -> pl.Expr | pl.
 
 def enum_series(name: str, codes: np.ndarray, categories: Sequence[str]) -> pl.Series:
     """An Enum column from codes."""
-    return _categories(tuple(categories)).gather(codes).alias(name)
-
-
-@functools.lru_cache(maxsize=8)
-def _categories(names: tuple[str, ...]) -> pl.Series:
-    return pl.Series(names, dtype=pl.Enum(names))  # 0.2 ms: as much as a column of a small device
+    return pl.Series(name, categories, dtype=pl.Enum(categories)).gather(codes)
 
 
 def distinct(names: list[str]) -> list[str]:

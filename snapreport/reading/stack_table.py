@@ -11,7 +11,7 @@ from msgspec import Struct
 from snapreport.reading.fields import numbering
 from snapreport.reading.frame_table import NUMBER
 
-_AT_ONCE = 1 << 18  # frames
+_AT_ONCE = 1 << 20  # bytes of stacks
 
 
 class StackTable(Struct):
@@ -42,32 +42,33 @@ def sorted_stacks(keys: list[bytes], count: int) -> tuple[np.ndarray, np.ndarray
     keys: the bytes of their frames' numbers, which are less than ``count``. Returns offsets; Int32 frames; old id of a
     stack → new id; old numbers of the frames in the new order.
     """
-    lengths = np.fromiter(map(len, keys), np.int64, len(keys))
-    # Backwards, as big-endian numbers from the outermost frame on, bytes sort as the stacks do.
-    backwards = np.frombuffer(b"".join(keys), NUMBER)[::-1].astype(NUMBER.newbyteorder(">")).tobytes()
-    ends = len(backwards) - np.cumsum(lengths) + lengths
-    outer = [backwards[a:b] for a, b in zip((ends - lengths).tolist(), ends.tolist(), strict=True)]
+    # The bytes of a key backwards are its numbers in big-endian order, outermost first: they sort as the stacks do.
+    outer = [key[::-1] for key in keys]
     order = sorted(range(len(keys)), key=outer.__getitem__)
-    backwards = b"".join(map(outer.__getitem__, order))
-    del outer
+    outer = list(map(outer.__getitem__, order))
     renumber = np.empty(len(keys), np.int32)
     renumber[order] = np.arange(len(keys), dtype=np.int32)
-    frame_order = _first_appearances(np.frombuffer(backwards, NUMBER.newbyteorder(">")), count)
-    del backwards
+    frame_order = _first_appearances(outer, count)
     numbers = np.zeros(count, np.int32)
     numbers[frame_order] = np.arange(len(frame_order), dtype=np.int32)
-    offsets = np.concatenate(([0], np.cumsum(lengths[order]))) // NUMBER.itemsize
-    flat = np.frombuffer(b"".join(map(keys.__getitem__, order)), NUMBER)
-    return offsets, numbers[flat], renumber, frame_order
+    lengths = np.fromiter(map(len, outer), np.int64, len(outer)) // NUMBER.itemsize
+    offsets = np.concatenate(([0], np.cumsum(lengths)))
+    outer.reverse()
+    backwards = b"".join(outer)
+    del outer
+    return offsets, numbers[np.frombuffer(backwards, NUMBER.newbyteorder(">"))[::-1]], renumber, frame_order
 
 
-def _first_appearances(frames: np.ndarray, count: int) -> np.ndarray:
-    """The distinct numbers, less than ``count``, in the order of their first appearance."""
-    first = np.full(count, len(frames))
-    # From the last on: of several writes to one place, the last remains. Some at a time: of stacks of a thousand
-    # frames, indices of all take twice the memory of the file.
-    for begin in reversed(range(0, len(frames), _AT_ONCE)):
-        part = frames[begin : begin + _AT_ONCE].astype(np.int64)
-        first[part[::-1]] = np.arange(begin, begin + len(part))[::-1]
-    found: np.ndarray = np.argsort(first, kind="stable")[: np.count_nonzero(first < len(frames))]
-    return found
+def _first_appearances(outer: list[bytes], count: int) -> np.ndarray:
+    """The distinct frames of stacks, each big-endian and outermost first, in the order of their first appearance."""
+    seen, place = np.zeros(count, bool), np.zeros(count, np.int64)
+    found = []
+    # Some at a time: of stacks of a thousand frames, the numbers of all take more memory than the file.
+    step = max(1, _AT_ONCE * len(outer) // max(1, sum(map(len, outer))))
+    for begin in range(0, len(outer), step):
+        values = np.frombuffer(b"".join(outer[begin : begin + step]), ">u4").astype(np.int64)
+        values = values[~seen[values]][::-1]
+        seen[values] = True
+        place[values] = np.arange(len(values))  # of several writes to one place, the last remains
+        found.append(values[place[values] == np.arange(len(values))][::-1])
+    return np.concatenate(found) if found else np.zeros(0, np.int64)

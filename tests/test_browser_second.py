@@ -61,6 +61,19 @@ def test_panes_are_equally_high_where_one_has_more_rows(
         opened.until("(([a, b]) => a === b)([...document.querySelectorAll('.plot')].map(plot => plot.clientHeight))")
 
 
+def test_both_panes_are_drawn_when_one_was_coloured_before(two: Any) -> None:
+    """Each has its own keys of one device: the tiles of one are not those that the other waits for."""
+    two.set_view(second=None)
+    for colour in ("stack", "size", "category"):
+        two.set_view(colour=colour)
+    two.set_view(second={"device": 0})
+    drawn = (
+        "() => Promise.race([snapreport.setView({x: [100, 300]}).then(() => 'drawn'), "
+        "new Promise(done => setTimeout(() => done('never'), 20_000))])"
+    )
+    assert two.js(drawn) == "drawn"
+
+
 def test_linked_and_independent_windows(two: Any) -> None:
     two.set_view(view="timeline", x=[100, 300])
     counts = [len(snapreport.load(corpus.path_of("two_devices.pickle.xz")).events(device)) for device in (0, 1)]

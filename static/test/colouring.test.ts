@@ -161,21 +161,29 @@ test('bands are named by the heaviest key, and by a match where they hold one', 
   assert.ok(merged > 100, `${merged} merged bands hold a match: too few to test with`)
 })
 
-test('the worker names tiles by the keys of now', async () => {
+test('the worker names tiles by the keys of their version', async () => {
   const d = randomDevice({ events: 2600, older: 30, stacks: 7, alloc: 0.5, size: (r) => Math.ceil(r() ** 9 * 1e9) }, 11)
   const blobs = reportOf(d)
   const client = await openClient({ names: () => Object.keys(blobs), text: (name) => blobs[name] }, '')
   assert.equal((await client.tile(key)).version, 0)
   const keys = Uint32Array.from({ length: d.N }, (_, id) => id % 5)
+  const [third, fourth] = [3, 4].map((version) => ({ ...key, version }))
   const early = client.tile(key)
-  client.setKeys(0, { version: 3, keys, matched: false })
+  client.setKeys({ version: 3, keys, matched: false }, 0)
   client.cancel(key)
-  const late = client.tile(key)
+  const late = client.tile(third)
   await assert.rejects(early, { name: 'TileCancelled' })
   const source = { ...d.info, ...d, axisUs: null, bandKeys: { version: 3, keys, matched: false } }
-  assert.deepEqual(await late, layOutTile(source, key))
-  client.setKeys(0, { version: 4, keys: null, matched: false })
-  assert.deepEqual({ ...(await client.tile(key)), version: 0 }, layOutTile({ ...d.info, ...d, axisUs: null }, key))
+  assert.deepEqual(await late, layOutTile(source, third))
+  // Two timelines of a device, side by side, have keys of their own: each gets its tiles, and may cancel those alone.
+  client.setKeys({ version: 4, keys: null, matched: false }, 0)
+  const both = Promise.all([client.tile(third), client.tile(fourth)])
+  client.cancel(key)
+  const [coloured, plain] = await both
+  assert.deepEqual(coloured, await late)
+  assert.deepEqual({ ...plain, version: 0, key }, layOutTile({ ...d.info, ...d, axisUs: null }, key))
+  client.setKeys({ version: 5, keys, matched: false }, 3)
+  assert.deepEqual([(await client.tile(third)).version, (await client.tile(fourth)).version], [0, 4])
 })
 
 class CountingStage extends TileStage {
@@ -419,7 +427,7 @@ test('what is inferred is hatched, with and without a query', () => {
   d.categorySource = Uint8Array.from({ length: d.N }, (_, id) => id % 3)
   const colouring = makeColouring(d, STACKS, 'category', false)
   const sent: (Uint32Array | null)[] = []
-  const client = { setKeys: (_: number, keys: { keys: Uint32Array | null }) => sent.push(keys.keys), devices: [d.info] }
+  const client = { setKeys: (keys: { keys: Uint32Array | null }) => sent.push(keys.keys), devices: [d.info] }
   const bands = new BandColours(client as unknown as DataClient)
   for (const query of ['', 'size>1MiB']) {
     const matches = query ? evaluateQuery(d, STACKS, d.info, query) : null

@@ -166,11 +166,13 @@ export interface TileKey {
   tile: number
   yLevel: number
   yTile: number
+  /** BandKeys.version of what its bands are named by; without: their stacks. */
+  version?: number
 }
 
 /** What bands are named by in place of their stacks: what colours stand for, and what a query matches. */
 export interface BandKeys {
-  /** Grows with every change; 0: stacks, as the file's own tiles have them. */
+  /** Of these keys and no others; 0: stacks, as the file's own tiles have them. */
   version: number
   /** Key of each allocation (length N); null: its stack. */
   keys: Uint32Array | null

@@ -15,9 +15,9 @@ export interface TileSource extends QuadSource {
 export interface TileProvider {
   grid: Grid
   id(address: Address): string
-  /** Rejects when cancelled. */
-  load(address: Address): Promise<TileSource>
-  cancel(address: Address): void
+  /** version: of the keys that it is for. Rejects when cancelled. */
+  load(address: Address, version: number): Promise<TileSource>
+  cancel(address: Address, version: number): void
 }
 
 export interface LayerFrame {
@@ -34,15 +34,25 @@ export interface LayerFrame {
   levelAt(x: number): number
 }
 
+interface TileRequest {
+  provider: TileProvider
+  address: Address
+  version: number
+}
+
 /** So long after the last move, in ms, the picture is drawn at full quality again. */
 const REST_MS = 120
 const MAX_REQUESTS = 6
+
+function cancel({ provider, address, version }: TileRequest): void {
+  provider.cancel(address, version)
+}
 
 export class TileLayer {
   /** Another stage is complete and has taken over. */
   onPromoted: () => void = () => {}
   onError: (error: unknown) => void = () => {}
-  private readonly requests = new Map<string, { provider: TileProvider; address: Address }>()
+  private readonly requests = new Map<string, TileRequest>()
   private readonly failed = new Set<string>()
   private next: TileStage | null = null
   /** Tiles of the last frame, most needed first. */
@@ -83,7 +93,7 @@ export class TileLayer {
       stage.keysVersion = version
     }
     if (!isOther) return
-    for (const { provider, address } of this.requests.values()) provider.cancel(address)
+    for (const request of this.requests.values()) cancel(request)
     this.requests.clear()
     this.failed.clear()
   }
@@ -151,7 +161,7 @@ export class TileLayer {
   /** Drops the tiles that do not pass, painted or pending. */
   retain(passes: (id: string) => boolean): void {
     for (const stage of this.stages) stage.retain(passes)
-    for (const [id, { provider, address }] of this.requests) if (!passes(id)) provider.cancel(address)
+    for (const [id, request] of this.requests) if (!passes(id)) cancel(request)
   }
 
   private paint(ids: readonly string[], moving: boolean): boolean {
@@ -206,7 +216,7 @@ export class TileLayer {
 
   private request(provider: TileProvider, order: readonly Address[], near: readonly Address[]): void {
     const useful = new Set([...order, ...near].map((address) => provider.id(address)))
-    for (const [id, request] of this.requests) if (!useful.has(id)) request.provider.cancel(request.address)
+    for (const [id, request] of this.requests) if (!useful.has(id)) cancel(request)
     for (const address of order) {
       if (this.requests.size >= MAX_REQUESTS) return
       this.load(provider, address)
@@ -235,9 +245,9 @@ export class TileLayer {
   private load(provider: TileProvider, address: Address): void {
     const id = provider.id(address)
     if (this.requests.has(id) || this.stage.has(id) || this.failed.has(id)) return
-    const request = { provider, address }
+    const request = { provider, address, version: this.stage.keysVersion }
     this.requests.set(id, request)
-    provider.load(address).then(
+    provider.load(address, request.version).then(
       (source) => {
         if (this.requests.get(id) !== request) return // for older keys
         this.requests.delete(id)

@@ -80,8 +80,8 @@ class RequestTable {
     this.progress.set(id, report)
   }
 
-  setKeys(device: number, keys: BandKeys): void {
-    this.link.send({ type: 'keys', device, keys })
+  setKeys(keys: BandKeys, instead: number): void {
+    this.link.send({ type: 'keys', keys, instead })
   }
 
   cancel(id: number): void {
@@ -270,7 +270,7 @@ class LinkedClient implements DataClient {
   }
 
   tile(key: TileKey): Promise<TileMesh> {
-    const name = tileName(key)
+    const name = `${tileName(key)} ${key.version ?? 0}`
     const pending = this.tilesPending.get(name)
     if (pending) return pending.mesh
     const { id, reply } = this.requests.ask('tile', key)
@@ -282,15 +282,15 @@ class LinkedClient implements DataClient {
   }
 
   cancel(key: TileKey): void {
-    const name = tileName(key)
+    const name = `${tileName(key)} ${key.version ?? 0}`
     const pending = this.tilesPending.get(name)
     if (!pending) return
     this.tilesPending.delete(name) // at once: the same tile may be requested again before the rejection is handled
     this.requests.cancel(pending.id)
   }
 
-  setKeys(device: number, keys: BandKeys): void {
-    this.requests.setKeys(device, keys)
+  setKeys(keys: BandKeys, instead: number): void {
+    this.requests.setKeys(keys, instead)
   }
 
   deviceNow(index: number): DeviceData {

@@ -40,8 +40,8 @@ export interface DataClient {
   /** Latest request first. Rejects with TileCancelled after cancel(key). */
   tile(key: TileKey): Promise<TileMesh>
   cancel(key: TileKey): void
-  /** Tiles of a device that are requested from now on are named by these keys. */
-  setKeys(device: number, keys: BandKeys): void
+  /** Keys of a version for tiles that are requested from now on; those of another, `instead`, are used no more. */
+  setKeys(keys: BandKeys, instead: number): void
   /** Settles when the times of a device have arrived, if it has any. */
   times(index: number): Promise<void>
   /** Called when the times of a device, which are not read with it, have arrived or cannot be read: draw again. */

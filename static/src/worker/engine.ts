@@ -102,9 +102,10 @@ export class Engine {
     return timeUs
   }
 
-  /** Tiles of a device are named by these keys from now on. */
-  setKeys(index: number, keys: BandKeys): void {
-    this.keys.set(index, keys)
+  /** Keeps the keys for tiles of their version, and forgets those of `instead`. */
+  setKeys(keys: BandKeys, instead: number): void {
+    this.keys.delete(instead)
+    this.keys.set(keys.version, keys)
   }
 
   /** Whether a tile can be made without decoding a device first. */
@@ -119,7 +120,7 @@ export class Engine {
       const timeUs = await this.times(key.device)
       source.axisUs = timeUs && axisClock(ascending(timeUs)).us
     }
-    source.bandKeys = this.keys.get(key.device)
+    source.bandKeys = this.keys.get(key.version ?? 0)
     return layOutTile({ ...source, ...source.bandKeys?.shown }, key)
   }
 

@@ -34,7 +34,7 @@ export class JobList {
   ) {}
 
   accept(message: ToWorker): void {
-    if (message.type === 'keys') this.engine.setKeys(message.device, message.keys)
+    if (message.type === 'keys') this.engine.setKeys(message.keys, message.instead)
     else if (message.type === 'cancel') {
       const at = this.jobs.findIndex((job) => job.id === message.id)
       if (at >= 0) this.jobs.splice(at, 1)

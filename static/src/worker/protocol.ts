@@ -38,7 +38,7 @@ export type ToWorker =
   | { type: 'request'; id: number; kind: RequestKind; argument: unknown }
   | { type: 'cancel'; id: number }
   /** Handled at once, ahead of every waiting request. */
-  | { type: 'keys'; device: number; keys: BandKeys }
+  | { type: 'keys'; keys: BandKeys; instead: number }
 
 export type FromWorker =
   | { type: 'up' }

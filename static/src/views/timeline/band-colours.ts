@@ -14,6 +14,9 @@ type Rgb = readonly [number, number, number, ...number[]]
 /** The share of its colour that a band without a match keeps; the rest is the panel's. */
 const FAINT = 0.24
 
+/** Of all timelines: in a split, two of one device may have keys of their own. */
+let versions = 0
+
 /** Colours of the names that tiles of a version have. */
 export interface BandPalette {
   /** BandKeys.version */
@@ -30,7 +33,6 @@ export class BandColours {
     number,
     { version: number; keys: Uint32Array | null; mask: Uint8Array | null; shown: BandKeys['shown'] }
   >()
-  private versions = 0
   private made: { key: string; from: Uint8Array | null; rgba: Uint8Array } | null = null
 
   constructor(private readonly client: DataClient) {}
@@ -50,14 +52,15 @@ export class BandColours {
     const keys = colouring.by === 'stack' && !mask ? null : colouring.keys
     const sent = this.cache.get(device)
     if (keys !== (sent?.keys ?? null) || mask !== (sent?.mask ?? null) || shown !== (sent?.shown ?? null)) {
-      const version = ++this.versions
+      const version = ++versions
       this.cache.set(device, { version, keys, mask, shown })
-      this.client.setKeys(device, {
+      const named = {
         version,
         keys: mask || hatched ? bandKeys(colouring.keys, hatched, mask) : keys,
         matched: mask !== null,
         shown: shown && { size: shown.size, allocated: shown.allocated },
-      })
+      }
+      this.client.setKeys(named, sent?.version ?? 0)
     }
     const version = this.cache.get(device)?.version ?? 0
     return { version, rgba: mask || hatched ? this.bandColours(colouring, mask !== null, panel) : colouring.rgba }

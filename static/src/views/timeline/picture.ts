@@ -230,13 +230,13 @@ export function tileProvider(
   grid: Grid,
   peakBytes: number,
 ): TileProvider {
-  const keyOf = (address: Address): TileKey => ({ device, axis, ...address })
+  const keyOf = (address: Address, version?: number): TileKey => ({ device, axis, ...address, version })
   return {
     grid: coverGrid(grid, peakBytes),
     id: (address) => tileName(keyOf(address)),
-    cancel: (address) => client.cancel(keyOf(address)),
-    async load(address): Promise<TileSource> {
-      const mesh = await client.tile(keyOf(address))
+    cancel: (address, version) => client.cancel(keyOf(address, version)),
+    async load(address, version): Promise<TileSource> {
+      const mesh = await client.tile(keyOf(address, version))
       const { rep, stack } = mesh
       const width = columnWidth(grid, address.level)
       const columns = Math.ceil((grid.extent - address.tile * COLUMNS * width) / width)

@@ -35,6 +35,11 @@ LOST_CONTEXT = """() => new Promise(done => {
     document.addEventListener('webglcontextrestored', () => done(), { capture: true, once: true })
     snapreport.testContextLoss()
 })"""
+# With a limit: a page that never shows it would hold up the whole run.
+SET_VIEW = """patch => Promise.race([
+  snapreport.setView(patch).then(() => snapreport.getView()),
+  new Promise((_, fail) => setTimeout(() => fail(new Error('never drawn')), 300_000)),
+])"""
 PLOT = """() => {
     const strip = document.querySelector('canvas.minimap').getBoundingClientRect()
     const box = document.querySelector('.plot').getBoundingClientRect()
@@ -120,7 +125,7 @@ class Opened:
 
     def set_view(self, **patch: Any) -> dict[str, Any]:
         """Changes the view and waits for the frame that shows it; returns the view then."""
-        return self.js("patch => snapreport.setView(patch).then(() => snapreport.getView())", patch)
+        return self.js(SET_VIEW, patch)
 
     def plot(self) -> dict[str, float]:
         """The plot inside its axes in CSS pixels of the window: left, top, width, height; and the window's width.

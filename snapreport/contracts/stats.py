@@ -91,6 +91,7 @@ class StepMemory(Struct, forbid_unknown_fields=True):
     """A training step and its peak. ``growth_bytes``: allocated at its end less than at the end of the one before;
     ``duration_us``: from its first event to its last; ``longest_gap_us``: the longest time between two events of it,
     the first of which is ``gap_event``; ``until_next_us``: from its last event to the first of the next step.
+    None of the times has that in which the program waited for our recorder, which wrote files.
     """
 
     step: int

@@ -32,9 +32,9 @@ class SavedTensors:
         self.is_reading = [False]
         self.times, self.addresses, self.codes = array("q"), array("Q"), array("i")  # ns since 1970, of ``kinds``
         self.kinds: dict[tuple[Any, ...], int] = {}  # (device, shape, dtype, name of the grad_fn)
-        # By thread, numbers of nodes as (first, end): those that may have hooks, and those that have been read.
+        # By thread, numbers of nodes: first and end of those that may have hooks, and those seen in this step.
         self._hidden: defaultdict[int, list[list[float]]] = defaultdict(list)
-        self._known: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
+        self._known: defaultdict[int, set[int]] = defaultdict(set)
         self._saves: dict[type, tuple[str, list[str]]] = {}
         self._first_of_step: dict[int, int] = {}  # by thread, the number of its first node
         self._began = self._spent = self._left = 0
@@ -115,7 +115,7 @@ class SavedTensors:
         self._hidden[threading.get_ident()].append([first, end])
 
     def read(self, outputs: Iterable[Any], first: int) -> None:
-        """Notes what the nodes of ``outputs``' graph hold whose number is ``first`` or higher and not read before."""
+        """Notes what new nodes in the graph of ``outputs`` hold, of those with the number ``first`` or a higher one."""
         began = time.time_ns()
         # What is created here and freed again counts for the collector, whose turns are to be those of the program.
         is_collecting = gc.isenabled()
@@ -131,10 +131,8 @@ class SavedTensors:
                 self.is_reading[0] = False
 
     def _read(self, outputs: Iterable[Any], first: int, now_ns: int) -> None:
-        torch, thread = sys.modules["torch"], threading.get_ident()
-        tensor_type, known = torch.Tensor, self._known[thread]
-        left_out = [*self._hidden[thread], *known]
-        known.append((first, torch._C._autograd._get_sequence_nr()))
+        tensor_type, thread = sys.modules["torch"].Tensor, threading.get_ident()
+        hidden, known = self._hidden[thread], self._known[thread]
         left = [one.grad_fn for one in outputs if isinstance(one, tensor_type)]
         seen = set()
         while left:
@@ -144,8 +142,9 @@ class SavedTensors:
                 continue
             seen.add(number)
             left += [one for one, _ in node.next_functions]
-            if any(begin <= number < end for begin, end in left_out):
+            if number in known or any(begin <= number < end for begin, end in hidden):
                 continue
+            known.add(number)
             name, attributes = self._saves.get(type(node)) or self._learn(node)
             for attribute in attributes:
                 try:

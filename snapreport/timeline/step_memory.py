@@ -45,7 +45,7 @@ def step_memory(timeline: Timeline) -> list[StepMemory]:
 
 
 def _own_times(timeline: Timeline) -> pl.Series:
-    """Int64 µs of each event, less the time before it in which the program waited for our recorder."""
+    """Int64 µs of each event on a clock that stands still while the program waits for our recorder."""
     times, recorder = timeline.events["time_us"], timeline.recording.recorder
     if recorder is None or recorder.writing.is_empty():
         return times

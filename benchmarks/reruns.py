@@ -74,7 +74,7 @@ def _predicted(whatif: WhatIf, text: str, release: tuple[int, int]) -> dict[str,
     """With the version known, as it is where our recorder wrote the snapshot."""
     if not whatif.check.exact:
         return {"predicted": None, "refused": whatif.check.reason, "bar": None}
-    own = replace(whatif.own, since_2_12=release >= (2, 12))
+    own = replace(whatif.own, since_2_10=release >= (2, 10))
     run = whatif.run(parse_settings([text], own))
     bar = None if run.low is None else [run.low, run.high]
     return {"predicted": [run.peak_reserved, run.peak_allocated, run.retries], "refused": "", "bar": bar}

@@ -182,7 +182,7 @@ def test_settings_are_read_as_pytorch_reads_them() -> None:
         "[8:2]": [2] * 4 + [0] * 12,
     }
     for text, divisions in read.items():
-        older = AllocatorSettings(since_2_12=False)
+        older = AllocatorSettings(since_2_10=False)
         assert parse_settings([f"roundup_power2_divisions:{text}"], older).divisions == tuple(divisions)
     both = parse_settings(["expandable_segments:True,max_split_size_mb:128"], AllocatorSettings())
     assert both.expandable_segments and both.max_split_size == 128 * MIB
@@ -194,7 +194,7 @@ def test_settings_are_read_as_pytorch_reads_them() -> None:
     )
     assert newer.large_segment == 64 * MIB and newer.text() == "large_segment_size_mb:64"
     for since, least in ((False, 21), (True, 20), (None, 20)):  # the least that is no error
-        smallest = parse_settings([f"max_split_size_mb:{least}"], AllocatorSettings(since_2_12=since))
+        smallest = parse_settings([f"max_split_size_mb:{least}"], AllocatorSettings(since_2_10=since))
         assert smallest.max_split_size == least * MIB
     assert parse_settings(["large_segment_size_mb:11"], AllocatorSettings()).large_segment == 11 * MIB
     assert recorded_settings({"PYTORCH_CUDA_ALLOC_CONF": "large_segment_size_mb:11"}).large_segment == 11 * MIB
@@ -217,7 +217,7 @@ def test_settings_are_read_as_pytorch_reads_them() -> None:
 )  # fmt: skip
 def test_bad_settings_are_refused_in_one_line(text: str) -> None:
     with pytest.raises(SettingsError) as error:
-        parse_settings([text], AllocatorSettings(since_2_12=False))  # 20 MiB can be given since 2.12
+        parse_settings([text], AllocatorSettings(since_2_10=False))  # 20 MiB can be given since 2.10
     assert "\n" not in str(error.value)
 
 

@@ -244,6 +244,27 @@ def _torch(**version: str | None) -> types.SimpleNamespace:
     return types.SimpleNamespace(__version__="0", version=types.SimpleNamespace(**versions), xpu=_Xpu())
 
 
+@pytest.mark.parametrize(
+    ("version", "context", "recorded"),
+    [
+        ("2.10.0", "all", "all"), ("2.11.0+cu130", "all", "alloc"), ("2.12.1", "all", "all"),
+        ("2.11.0", "state", "state"),
+    ],
+)  # fmt: skip
+def test_no_stacks_of_frees_where_pytorch_loses_exceptions_by_them(monkeypatch, version, context, recorded):
+    """Seen in 2.11.0: a checkpoint with dropout ends in a SystemError while stacks of frees are collected."""
+    fake = _torch(xpu="20250201")
+    fake.__version__ = version
+    monkeypatch.setitem(sys.modules, "torch", fake)
+    recorder = allocator.CudaRecorder(Options("x", context=context), "xpu")
+    said: list[str] = []
+    recorder.notice = said.append
+    recorder.begin(lambda *_: None)
+    recorder.step(0)
+    assert fake.xpu.calls[-1][:2] == ("all", recorded)
+    assert said == ([allocator.NO_STACKS_OF_FREES] if recorded != context else [])
+
+
 def test_xpu_has_its_own_recorder_of_the_same_shape(monkeypatch):
     fake = _torch(xpu="20250201")
     monkeypatch.setitem(sys.modules, "torch", fake)

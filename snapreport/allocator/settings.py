@@ -35,7 +35,7 @@ class AllocatorSettings(Struct, frozen=True):
     by what the PyTorch version chooses between free blocks of equal size, see :data:`TIE_BREAKS`; the self-check finds
     out which. large_segment: bytes of a segment for requests of 1 to
     10 MiB, and of a granule of expandable segments in the large pool (large_segment_size_mb, newer than 2.9).
-    since_2_12: no setting either, but whether values are read as by PyTorch 2.12 to 2.15, or as by 2.6 to 2.9 (see
+    since_2_10: no setting either, but whether values are read as by PyTorch 2.10 to 2.15, or as by 2.6 to 2.9 (see
     ``parse_settings``); None where it is not known which of them recorded.
     """
 
@@ -47,7 +47,7 @@ class AllocatorSettings(Struct, frozen=True):
     memory_fraction: float | None = DEFAULTS["memory_fraction"]
     tie_break: str = DEFAULTS["tie_break"]
     large_segment: int = DEFAULTS["large_segment"]
-    since_2_12: bool | None = DEFAULTS["since_2_12"]
+    since_2_10: bool | None = DEFAULTS["since_2_10"]
 
     def text(self) -> str:
         """As PYTORCH_CUDA_ALLOC_CONF writes them: what differs from the defaults; ``default`` where nothing does.
@@ -102,9 +102,9 @@ def parse_settings(texts: Iterable[str], base: AllocatorSettings) -> AllocatorSe
     """``base`` with settings in PYTORCH_CUDA_ALLOC_CONF's syntax on top, e.g. ``["max_split_size_mb:128"]``;
     ``default`` are PyTorch's defaults.
 
-    In a list of roundup_power2_divisions, ``>`` begins after the last size since 2.12 and with it before: of
+    In a list of roundup_power2_divisions, ``>`` begins after the last size since 2.10 and with it before: of
     ``[64:8,256:4,>:2]``, requests from 256 to 512 MiB have 4 divisions there and 2 here. 0 divisions are none, in lists
-    alone. max_split_size_mb may be 20 since 2.12. All seen in 2.6.0, 2.9.1, 2.12.1 and 2.15.0.
+    alone. max_split_size_mb may be 20 since 2.10. All seen in 2.6.0, 2.9.1, 2.10.0, 2.11.0, 2.12.1 and 2.15.0.
 
     Raises :class:`SettingsError` for what PyTorch would refuse, and for what the replay does not cover.
     """
@@ -112,7 +112,7 @@ def parse_settings(texts: Iterable[str], base: AllocatorSettings) -> AllocatorSe
         parts = [part.strip() for part in re.split(r",(?![^\[]*\])", text) if part.strip()]
         for part in parts or [text]:
             if part == DEFAULT:
-                base = AllocatorSettings(tie_break=base.tie_break, since_2_12=base.since_2_12)
+                base = AllocatorSettings(tie_break=base.tie_break, since_2_10=base.since_2_10)
                 continue
             key, _, value = (word.strip() for word in part.partition(":"))
             if not value:
@@ -157,7 +157,7 @@ def _whole(key: str, value: str) -> int:
 
 def _mebibytes(base: AllocatorSettings, key: str, value: str) -> int:
     """Bytes of a setting in MiB."""
-    size, least = _whole(key, value), SETTINGS[key]["least_before_2_12" if base.since_2_12 is False else "least"]
+    size, least = _whole(key, value), SETTINGS[key]["least_before_2_10" if base.since_2_10 is False else "least"]
     if size < least:
         raise _error("least", key=key, value=value, least=least)
     return size * MIB
@@ -184,7 +184,7 @@ def _parse_divisions(base: AllocatorSettings, key: str, value: str) -> tuple[int
             raise _error("divisions", key=key, pair=pair)
         steps = 0 if count == "0" else _power(key, count)
         if size == ">":
-            begin = last if base.since_2_12 is False else last + 1
+            begin = last if base.since_2_10 is False else last + 1
             divisions[begin:] = [steps] * (INTERVALS - begin)
             continue
         index = min(_power(key, size).bit_length() - 1, INTERVALS - 1)
@@ -207,23 +207,23 @@ def both_readings(texts: Sequence[str], base: AllocatorSettings) -> dict[str, Al
     """``parse_settings`` by the name of the note that says whose reading it is: two where it is not known which PyTorch
     recorded and the readings differ, else one, named "".
     """
-    if base.since_2_12 is not None:
+    if base.since_2_10 is not None:
         return {"": parse_settings(texts, base)}
-    old, new = (parse_settings(texts, replace(base, since_2_12=since)) for since in (False, True))
-    if replace(old, since_2_12=True) == new:
-        return {"": replace(new, since_2_12=None)}
-    return {"before_2_12": old, "since_2_12": new}
+    old, new = (parse_settings(texts, replace(base, since_2_10=since)) for since in (False, True))
+    if replace(old, since_2_10=True) == new:
+        return {"": replace(new, since_2_10=None)}
+    return {"before_2_10": old, "since_2_10": new}
 
 
-def read_since_2_12(recording: Recording) -> bool | None:
-    """Whether a recording's settings were read as by PyTorch 2.12 to 2.15; None where nothing in it tells.
+def read_since_2_10(recording: Recording) -> bool | None:
+    """Whether a recording's settings were read as by PyTorch 2.10 to 2.15; None where nothing in it tells.
 
     The version that our recorder noted decides, or a setting that only new versions record, or one that 2.9 does and
-    this recording does not have, or its own divisions, if they differ by version. 2.10 and 2.11 were not tried.
+    this recording does not have, or its own divisions, if they differ by version.
     """
     version = re.match(r"(\d+)\.(\d+)", recording.recorder.versions.get("torch", "") if recording.recorder else "")
-    if version and not (2, 10) <= (number := (int(version[1]), int(version[2]))) < (2, 12):
-        return number >= (2, 12)
+    if version:
+        return (int(version[1]), int(version[2])) >= (2, 10)
     settings = recording.settings
     if not NEW_SETTINGS.isdisjoint(settings):
         return True
@@ -233,8 +233,8 @@ def read_since_2_12(recording: Recording) -> bool | None:
     if conf:
         for since in (False, True):
             with suppress(SettingsError):
-                read = parse_settings([conf[0]], AllocatorSettings(since_2_12=since))
-                other = parse_settings([conf[0]], AllocatorSettings(since_2_12=not since))
+                read = parse_settings([conf[0]], AllocatorSettings(since_2_10=since))
+                other = parse_settings([conf[0]], AllocatorSettings(since_2_10=not since))
                 if read.divisions == allocator_rules(settings).divisions != other.divisions:
                     return since
     return None

@@ -12,7 +12,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from snapreport.allocator.blocks import segment_size
-from snapreport.allocator.settings import AllocatorSettings, read_since_2_12, recorded_settings
+from snapreport.allocator.settings import AllocatorSettings, read_since_2_10, recorded_settings
 from snapreport.reading.recording import ACTIONS
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.lifetimes import action_codes
@@ -117,7 +117,7 @@ def trace_of(timeline: DeviceTimeline) -> Trace:
     order = np.lexsort((kind, event))
     names, pool = _pools(timeline)
     settings = recorded_settings(timeline.recording.settings, bool(timeline.segment_history["expandable"].any()))
-    settings = replace(settings, since_2_12=read_since_2_12(timeline.recording))
+    settings = replace(settings, since_2_10=read_since_2_10(timeline.recording))
     return Trace(
         timeline,
         settings,

@@ -136,7 +136,7 @@ class RawDevice(Struct, forbid_unknown_fields=True):
     ``torch.cuda.max_memory_allocated()`` would report, where it is known; ``names_only``: whether ``metadata`` are
     names of tensors alone;
     ``completions_differ``: whether completions of frees have stacks other than those of their requests;
-    ``settings_since_2_12``: whether PyTorch 2.12 or newer read the allocator's settings;
+    ``settings_since_2_10``: whether PyTorch 2.10 or newer read the allocator's settings;
     ``left_out``: columns and sections that a size limit kept out, whose values read as 0.
     """
 
@@ -173,7 +173,7 @@ class RawDevice(Struct, forbid_unknown_fields=True):
     counted_bytes: int | UnsetType = UNSET
     names_only: bool | UnsetType = UNSET
     profiled: bool | UnsetType = UNSET
-    settings_since_2_12: bool | UnsetType = UNSET
+    settings_since_2_10: bool | UnsetType = UNSET
     completions_differ: bool | UnsetType = UNSET
     left_out: list[str] | UnsetType = UNSET
 

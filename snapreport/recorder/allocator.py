@@ -21,6 +21,7 @@ from snapreport.recorder.metadata import KEY, used_devices
 from snapreport.recorder.options import Options
 from snapreport.recorder.own_history import watch_history
 
+NO_STACKS_OF_FREES = "frees have no stack traces: collecting them, PyTorch 2.11 breaks activation checkpointing"
 _observers: list[Callable[[int, int, int, int], None]] = []  # the attached one, for the life of the process
 
 
@@ -89,7 +90,7 @@ class CudaRecorder:
         record = self._record_history
         arguments: dict[str, Any] = {"max_entries": self._options.max_entries, "stacks": self._options.stacks}
         # Frees outside the chosen steps are not recorded, so their stack traces would be discarded.
-        arguments["context"] = self._options.context if mode == "all" else "state"
+        arguments["context"] = self._context() if mode == "all" else "state"
         known = inspect.signature(record).parameters
         if self._options.annotations and "global_record_annotations" in known:
             arguments["global_record_annotations"] = True
@@ -98,6 +99,16 @@ class CudaRecorder:
         # Outside the chosen steps one event remains in the trace; disabling clears it, and blocks keep their stacks.
         record(enabled=None)
         record(mode, **arguments)
+
+    def _context(self) -> str:
+        """The option, but no stack traces of frees on PyTorch 2.11: while it collects one in a backward pass, it clears
+        the exception that is being raised, such as the one by which a checkpoint ends its recomputation early. The
+        program then ends in a SystemError. Seen in 2.11.0, not in 2.10.0 or 2.12.1.
+        """
+        if self._options.context != "all" or not sys.modules["torch"].__version__.startswith("2.11."):
+            return self._options.context
+        self.notice(NO_STACKS_OF_FREES)
+        return "alloc"
 
     def write(self, path: Path, compression: str, facts: dict[str, Any], deadline: float | None) -> bool:
         """Writes PyTorch's snapshot and the program's ``facts``, as :func:`write_snapshot`. Returns True."""

@@ -9,7 +9,7 @@ import polars as pl
 from msgspec import Struct
 from msgspec.structs import replace
 
-from snapreport.allocator.settings import read_since_2_12
+from snapreport.allocator.settings import read_since_2_10
 from snapreport.contracts import plain
 from snapreport.findings.peak import counted_by_torch
 from snapreport.packing.columns import Column
@@ -130,7 +130,7 @@ def device_tables(
         **({} if counted is None or lost_peaks(timeline) else {"counted_bytes": counted}),
         **({"names_only": True} if _names_only(timeline) else {}),
         **({"profiled": True} if snapshot.recording.is_profiled else {}),
-        **({} if (since := read_since_2_12(snapshot.recording)) is None else {"settings_since_2_12": since}),
+        **({} if (since := read_since_2_10(snapshot.recording)) is None else {"settings_since_2_10": since}),
         **({"completions_differ": True} if _completions_differ(events) else {}),
     }
     return DeviceTables(manifest, len(events) + len(timeline.allocations) + segments)

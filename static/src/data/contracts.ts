@@ -30,7 +30,7 @@ export type Annotation = [device: number, name: string, stage: string, time_us: 
  * -1 before the first event; `time0`: µs of event 0 on the snapshot's clock; `named_bytes`: of the peak, those of a
  * known category; `counted_bytes`: what `torch.cuda.max_memory_allocated()` would report, where it is known;
  * `names_only`: whether `metadata` are names of tensors alone; `completions_differ`: whether completions of frees have
- * stacks other than those of their requests; `settings_since_2_12`: whether PyTorch 2.12 or newer read the allocator's
+ * stacks other than those of their requests; `settings_since_2_10`: whether PyTorch 2.10 or newer read the allocator's
  * settings; `left_out`: columns and sections that a size limit kept out, whose values read as 0.
  */
 export interface RawDevice {
@@ -67,7 +67,7 @@ export interface RawDevice {
   counted_bytes?: number
   names_only?: boolean
   profiled?: boolean
-  settings_since_2_12?: boolean
+  settings_since_2_10?: boolean
   completions_differ?: boolean
   left_out?: string[]
 }

@@ -69,7 +69,7 @@ function deviceInfo(raw: RawDevice, index: number): DeviceInfo {
     namesOnly: raw.names_only ?? false,
     completionsDiffer: raw.completions_differ ?? false,
     profiled: raw.profiled ?? false,
-    settingsSince212: raw.settings_since_2_12 ?? null,
+    settingsSince212: raw.settings_since_2_10 ?? null,
     stats: raw.stats,
     ooms: (raw.ooms ?? []).map(oomEvent),
     leftOut: raw.left_out ?? [],

@@ -21,8 +21,8 @@ export interface AllocatorSettings {
   fraction: number | null
   /** What decides between free blocks of equal size; the self-check finds out which. */
   tieBreak: TieBreak
-  /** Values are read as by PyTorch 2.12 to 2.15, or as by 2.6 to 2.9; null: which of them recorded is not known. */
-  since212: boolean | null
+  /** Values are read as by PyTorch 2.10 to 2.15, or as by 2.6 to 2.9; null: which of them recorded is not known. */
+  since210: boolean | null
 }
 
 /** See snapreport/allocator/settings.py. */
@@ -35,7 +35,7 @@ const PYTORCH_DEFAULTS = recordedSettings(undefined, false, null)
 export function recordedSettings(
   settings: Record<string, unknown> | undefined,
   expandableSeen: boolean,
-  since212: boolean | null,
+  since210: boolean | null,
 ): AllocatorSettings {
   const { maxSplit, divisions } = rulesOf(settings, 'cuda')
   const given = settings?.expandable_segments
@@ -58,7 +58,7 @@ export function recordedSettings(
         : defaults.garbage_collection_threshold,
     fraction: defaults.memory_fraction,
     tieBreak: defaults.tie_break as TieBreak,
-    since212,
+    since210,
   }
 }
 
@@ -68,7 +68,7 @@ export function parseSettings(text: string, base: AllocatorSettings): AllocatorS
   for (const part of text.split(/,(?![^[]*\])/).map((piece) => piece.trim())) {
     if (!part) continue
     if (part === facts.notes.default) {
-      settings = { ...PYTORCH_DEFAULTS, tieBreak: base.tieBreak, since212: base.since212 }
+      settings = { ...PYTORCH_DEFAULTS, tieBreak: base.tieBreak, since210: base.since210 }
       continue
     }
     const [key, value] = [part.replace(/:[\s\S]*/, ''), part.replace(/^[^:]*:?/, '')].map((word) => word.trim())
@@ -88,13 +88,13 @@ function parsed(key: string, value: string, base: AllocatorSettings): Partial<Al
       if (value !== 'True' && value !== 'False') throw settingError('flag', { key, value })
       return { expandable: value === 'True' }
     case 'max_split_size_mb':
-      return { maxSplit: mebibytes(key, value, base.since212) }
+      return { maxSplit: mebibytes(key, value, base.since210) }
     case 'max_non_split_rounding_mb':
-      return { maxNonSplitRounding: mebibytes(key, value, base.since212) }
+      return { maxNonSplitRounding: mebibytes(key, value, base.since210) }
     case 'large_segment_size_mb':
-      return { largeSegment: mebibytes(key, value, base.since212) }
+      return { largeSegment: mebibytes(key, value, base.since210) }
     case 'roundup_power2_divisions':
-      return { divisions: parseDivisions(key, value, base.since212) }
+      return { divisions: parseDivisions(key, value, base.since210) }
     case 'garbage_collection_threshold':
       return { threshold: share(key, value) }
     case 'per_process_memory_fraction':
@@ -117,11 +117,11 @@ function whole(key: string, value: string): number {
 function mebibytes(
   key: 'max_split_size_mb' | 'max_non_split_rounding_mb' | 'large_segment_size_mb',
   value: string,
-  since212: boolean | null,
+  since210: boolean | null,
 ): number {
   const size = whole(key, value)
-  const { least: since, least_before_2_12: before } = facts.settings[key]
-  const least = since212 === false ? before : since
+  const { least: since, least_before_2_10: before } = facts.settings[key]
+  const least = since210 === false ? before : since
   if (size < least) throw settingError('least', { key, value, least })
   return size * MIB
 }
@@ -133,7 +133,7 @@ function share(key: string, value: string): number {
   return number
 }
 
-function parseDivisions(key: string, value: string, since212: boolean | null): number[] {
+function parseDivisions(key: string, value: string, since210: boolean | null): number[] {
   if (!value.startsWith('[')) return new Array<number>(INTERVALS).fill(power(key, value))
   if (!value.endsWith(']')) throw settingError('bracket', { key, value })
   const divisions = new Array<number>(INTERVALS).fill(0)
@@ -144,7 +144,7 @@ function parseDivisions(key: string, value: string, since212: boolean | null): n
     if (count === undefined) throw settingError('divisions', { key, pair })
     const steps = count === '0' ? 0 : power(key, count)
     if (size === '>') {
-      divisions.fill(steps, since212 === false ? last : last + 1)
+      divisions.fill(steps, since210 === false ? last : last + 1)
       continue
     }
     const index = Math.min(Math.log2(power(key, size)), INTERVALS - 1)
@@ -164,17 +164,17 @@ function power(key: string, value: string): number {
 
 /** The settings in a text by the note that says whose reading it is: see both_readings of the library. */
 export function bothReadings(text: string, base: AllocatorSettings): [note: Reading | '', AllocatorSettings][] {
-  if (base.since212 !== null) return [['', parseSettings(text, base)]]
-  const read = (since212: boolean): AllocatorSettings => ({ ...parseSettings(text, { ...base, since212 }), since212 })
+  if (base.since210 !== null) return [['', parseSettings(text, base)]]
+  const read = (since210: boolean): AllocatorSettings => ({ ...parseSettings(text, { ...base, since210 }), since210 })
   const [before, since] = [read(false), read(true)]
-  if (sameSettings({ ...before, since212: true }, since)) return [['', { ...since, since212: null }]]
+  if (sameSettings({ ...before, since210: true }, since)) return [['', { ...since, since210: null }]]
   return [
-    ['before_2_12', before],
-    ['since_2_12', since],
+    ['before_2_10', before],
+    ['since_2_10', since],
   ]
 }
 
-type Reading = 'before_2_12' | 'since_2_12'
+type Reading = 'before_2_10' | 'since_2_10'
 
 /** Whether two settings give the same placement. */
 export function sameSettings(one: AllocatorSettings, two: AllocatorSettings): boolean {

@@ -118,8 +118,25 @@ def test_check_limits_it(planted_file: Path, tmp_path: Path) -> None:
 
 
 def test_a_failure_says_what_had_the_rest(tmp_path: Path) -> None:
-    """Out of memory: what was outside of PyTorch's allocator then."""
+    """Out of memory: what was outside of PyTorch's allocator then; first what other processes hold, if it is much."""
+    failure = failed(tmp_path)
+    text = " ".join(line for line in failure.basis if "outside" in line)
+    assert "other processes 512 MiB, CUDA context 500 MiB, NCCL 256 MiB" in text
+    assert failure.detail[0] == "Other processes hold 512 MiB of 4.00 GiB of the device."
+    outside = CONTEXT + (256 + 512 + 64) * MIB
+    named = {name: failure.evidence[name] for name in ("outside_bytes", "device_bytes", "other_processes_bytes")}
+    assert named == {"outside_bytes": outside, "device_bytes": TOTAL, "other_processes_bytes": 512 * MIB}
+    # Without NVML, or where it does not name this process, nobody knows whose memory it is.
+    unnamed = failed(tmp_path, own=-1)
+    assert unnamed.evidence["other_processes_bytes"] is None and unnamed.evidence["outside_bytes"] == outside
+    assert not any("Other processes hold" in line for line in unnamed.detail)
+
+
+def failed(tmp_path: Path, own: int | None = None) -> snapreport.Finding:
+    """The failure of a program that ran out of memory after the samples. own: in place of each sample's."""
     snapshot, _ = by_hand()
+    columns = snapshot["snapreport"]["device_memory"]["devices"][0]
+    columns["own"] = columns["own"] if own is None else [own] * len(columns["own"])
     last = snapshot["device_traces"][0][-1]["time_us"] + STEP_US
     reserved = sum(segment["total_size"] for segment in snapshot["segments"])
     free = TOTAL - reserved - CONTEXT - 256 * MIB - 512 * MIB - 64 * MIB
@@ -129,9 +146,8 @@ def test_a_failure_says_what_had_the_rest(tmp_path: Path) -> None:
     snapshot["snapreport"]["memory_at_dump"] = {0: {"free_bytes": free, "total_bytes": TOTAL}}
     path = tmp_path / "oom.pickle"
     path.write_bytes(pickle.dumps(snapshot))
-    failures = [one for one in findings(snapreport.load(path)) if one.kind == "oom"]
-    text = " ".join(line for line in failures[0].basis if "outside" in line)
-    assert "other processes 512 MiB, CUDA context 500 MiB, NCCL 256 MiB" in text
+    (failure,) = (one for one in findings(snapreport.load(path)) if one.kind == "oom")
+    return failure
 
 
 def recorded(rows: list[tuple[int, int, int]]) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from snapreport.findings.live import (
 )
 from snapreport.findings.memory_needed import memory_needed
 from snapreport.findings.model import Finding, FindingKind
-from snapreport.findings.oom_sentences import OomEvidence, oom_basis, oom_detail, oom_title
+from snapreport.findings.oom_sentences import OomEvidence, oom_basis, oom_detail, oom_title, outside_at
 from snapreport.findings.shortage import (
     Shortage,
     Verdict,
@@ -89,6 +89,7 @@ def _finding(snapshot: Snapshot, timeline: DeviceTimeline, group: list[int]) -> 
     pins = pinning_stacks(timeline, state, names) if why in ("fragmentation", "mixed") else []
     stack = int(timeline.events["stack"][event])
     cut = cut_off(AdviceContext(snapshot, timeline, []), event)
+    outside = outside_at(timeline, event, s)
     available = s.allocated + (s.device_free or 0) + s.free_memory.usable + s.free_memory.locked
     evidence = OomEvidence(
         verdict=why,
@@ -123,6 +124,9 @@ def _finding(snapshot: Snapshot, timeline: DeviceTimeline, group: list[int]) -> 
         layer=cut.layer,
         layers=cut.layers,
         missing_bytes=max(0, cut.needed - available),
+        outside_bytes=outside and outside[0],
+        device_bytes=outside and outside[1],
+        other_processes_bytes=outside and outside[2],
     )
     needed = memory_needed(timeline) if event == timeline.oom_events[0] else None
     return Finding(

@@ -8,9 +8,9 @@ from snapreport.findings.fragmentation import PinningRow
 from snapreport.findings.live import CategoryRow, Names, StackRow, category_text, main_parts
 from snapreport.findings.shortage import Shortage, Verdict, is_full, message_size, segment_of
 from snapreport.number_format import plural, share_text, upper_first
-from snapreport.sentence import bytes_part, bytes_with_article, device_part, event_part, listed, sentence
+from snapreport.sentence import bytes_part, bytes_share, bytes_with_article, device_part, event_part, listed, sentence
 from snapreport.timeline.build import DeviceTimeline
-from snapreport.timeline.device_use import outside_by_cause
+from snapreport.timeline.device_use import other_processes_at, outside_by_cause
 from snapreport.timeline.phases import OPTIMIZER_STEP, PHASES
 from snapreport.timeline.rounding import SMALL_SIZE
 from snapreport.vocabulary import DEFAULT_POOL
@@ -19,6 +19,8 @@ MIN_SHARE = 0.01
 """Of the request: less cached memory out of its reach is left out."""
 PIN_SHARE = 0.1
 """Of the request: less in segments that one line keeps from being released is left out."""
+OTHERS_SHARE = 0.1
+"""Of the device: other processes with less are named in the basis only. A context takes 0.5 of 16 to 140 GiB."""
 OUTSIDE = "the CUDA context, NCCL, cudaMallocAsync and pluggable allocators, other processes"
 """Users of device memory that no trace shows."""
 _REASON = {
@@ -41,7 +43,8 @@ class OomEvidence(Evidence):
     of it ``largest_usable_free_bytes``; ``free_segment_bytes``: of segments that are free as a whole. ``phase``: of
     ``PHASES``, that of the request. ``layer``: of ``layers``, the one that made it, from 1; both 0 where they are
     unknown. ``missing_bytes``: how much more than the program could have it needs at least to get to the end of the
-    pass that failed.
+    pass that failed. ``outside_bytes``: of the device's ``device_bytes``, in use outside PyTorch's caching allocator,
+    those of other processes among them; None where the recorder did not note it.
     """
 
     verdict: str
@@ -76,6 +79,9 @@ class OomEvidence(Evidence):
     layer: int
     layers: int
     missing_bytes: int
+    device_bytes: int | None
+    outside_bytes: int | None
+    other_processes_bytes: int | None
 
 
 def oom_title(timeline: DeviceTimeline, s: Shortage, why: Verdict) -> str:
@@ -112,7 +118,7 @@ def oom_detail(s: Shortage, why: Verdict, evidence: OomEvidence, names: Names, f
     """What was free, what was allocated, and where it failed. first_step: bytes of optimizer state, if it is the first
     step that failed, else 0.
     """
-    lines = [*_missing(s, why, evidence), _available(s, why)]
+    lines = [*_others(evidence), *_missing(s, why, evidence), _available(s, why)]
     if s.unused:
         lines += _cached(s)
     if why == "limit":
@@ -139,12 +145,7 @@ def oom_detail(s: Shortage, why: Verdict, evidence: OomEvidence, names: Names, f
         lines.append("It is for attention scores of SDPA's math kernel, which a fused kernel does not allocate.")
     lines += _allocated(s, evidence)
     if why == "demand" and s.device_free is not None:
-        lines.append(
-            sentence(
-                "{} were reserved; CUDA contexts and other processes used the rest of the device.",
-                bytes_part(s.reserved),
-            )
-        )
+        lines.append(_rest(s, evidence))
     if first_step:
         lines.append(
             sentence(
@@ -170,6 +171,26 @@ def oom_detail(s: Shortage, why: Verdict, evidence: OomEvidence, names: Names, f
             sentence("It failed {} times at nearly the same moment, for {sizes}.", len(evidence["events"]), sizes=sizes)
         )
     return lines
+
+
+def _others(evidence: OomEvidence) -> list[str]:
+    """What other processes hold, where it is much: no change of this program frees so much."""
+    others, total = evidence.other_processes_bytes, evidence.device_bytes
+    if not others or not total or others < OTHERS_SHARE * total:
+        return []
+    return [sentence("Other processes hold {} of the device.", bytes_share(others, total))]
+
+
+def _rest(s: Shortage, evidence: OomEvidence) -> str:
+    """What was reserved, and who had the rest of the device."""
+    reserved = sentence("{} were reserved", bytes_part(s.reserved))
+    if evidence.outside_bytes is None or evidence.device_bytes is None:
+        return sentence("{reserved}; CUDA contexts and other processes used the rest of the device.", reserved=reserved)
+    return sentence(
+        "{reserved}; {share} of the device were in use outside PyTorch's caching allocator.",
+        reserved=reserved,
+        share=bytes_share(evidence.outside_bytes, evidence.device_bytes),
+    )
 
 
 def _missing(s: Shortage, why: Verdict, evidence: OomEvidence) -> list[str]:
@@ -257,13 +278,22 @@ def oom_basis(timeline: DeviceTimeline, event: int, s: Shortage) -> list[str]:
     return lines
 
 
-def _outside(timeline: DeviceTimeline, event: int, s: Shortage) -> str:
-    """Memory that no trace shows, with its size where the recorder noted the device's."""
+def outside_at(timeline: DeviceTimeline, event: int, s: Shortage) -> tuple[int, int, int | None] | None:
+    """Bytes outside PyTorch's caching allocator at a failure, bytes of the device, and bytes of other processes, which
+    only samples by NVML tell apart; None where the recorder did not note the device's.
+    """
     recorder = timeline.recording.recorder
     total = recorder.memory_at_dump.get(timeline.device, (0, 0))[1] if recorder else 0
     outside = total - s.reserved - s.device_free if total and s.device_free is not None else -1
-    if outside < 0:
+    return None if outside < 0 else (outside, total, other_processes_at(timeline, event))
+
+
+def _outside(timeline: DeviceTimeline, event: int, s: Shortage) -> str:
+    """Memory that no trace shows, with its size where the recorder noted the device's."""
+    found = outside_at(timeline, event, s)
+    if found is None:
         return sentence("Memory outside PyTorch's caching allocator is not recorded: {OUTSIDE}.", OUTSIDE=OUTSIDE)
+    outside, total, _ = found
     share = sentence("{} of the device's {}", bytes_part(outside), bytes_part(total))
     if causes := outside_by_cause(timeline, event):
         parts = [sentence("{cause} {}", bytes_part(size), cause=cause) for cause, size in causes]

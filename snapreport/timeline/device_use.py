@@ -111,6 +111,15 @@ def outside_by_cause(timeline: Timeline, position: int) -> list[tuple[DeviceUseC
     return [(cause, size) for cause, size in sums.most_common() if size >= MIN_CHANGE]
 
 
+def other_processes_at(timeline: Timeline, position: int) -> int | None:
+    """Bytes that other processes use after an event, by the last sample until then; None if they are not told apart."""
+    samples = device_samples(timeline)
+    rows = samples.rows.filter(pl.col("position") <= position) if samples else None
+    if rows is None or not len(rows) or rows["own"][-1] is None:
+        return None
+    return int(rows["used"][-1] - rows["own"][-1])
+
+
 def _changes(timeline: Timeline, samples: DeviceSamples) -> list[DeviceUseChange]:
     """Changes of what other processes use, and of what this one uses beside reserved memory, from sample to sample."""
     rows = samples.rows

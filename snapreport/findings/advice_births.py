@@ -8,14 +8,9 @@ from msgspec import Struct
 
 from snapreport.findings.advice_context import AdviceContext
 from snapreport.timeline.phases import FORWARD
+from snapreport.timeline.workspaces import CUBLAS_WORKSPACE, beside_products
 
-AT_ONCE = 2
-"""Events after which a matrix product's workspace is gone: PyTorch 2.15 allocates one for each product."""
-WORKSPACE = 8_519_680
-"""Bytes of cuBLAS's, wherever it is kept for all products."""
 LINEAR = r"torch/nn/modules/linear\.py forward$"
-_MIN_PRODUCTS = 2
-"""Sizes of results beside which workspaces of one size are: the size of a temporary follows from that of the result."""
 
 
 class Births(Struct, frozen=True):
@@ -39,22 +34,17 @@ def births(context: AdviceContext) -> Births:
 def _births(context: AdviceContext) -> Births:
     rows = np.argsort(context.born, kind="stable")
     rows = rows[context.born[rows] >= 0]
-    is_workspace = (context.size == WORKSPACE) | context.category("workspace")
-    rows = rows[~is_workspace[rows] & ~_beside_products(context, rows)]
+    is_workspace = (context.size == CUBLAS_WORKSPACE) | context.category("workspace") | _beside_products(context)
+    rows = rows[~is_workspace[rows]]
     stack = context.stack[rows]
     forward = context.forward[stack]
     elsewhere = (stack > 0) & ~forward & ~context.phases.runs(FORWARD)[stack]
     return Births(rows, stack, context.calls[stack], context.size[rows], forward, np.cumsum(elsewhere))
 
 
-def _beside_products(context: AdviceContext, rows: np.ndarray) -> np.ndarray:
-    """Bool per row, by birth: allocated by a line directly after a result, freed before anything else is allocated,
-    and as large beside results of other sizes. cuBLAS's size depends on the GPU and on ``CUBLAS_WORKSPACE_CONFIG``.
-    """
-    born, calls, size = context.born[rows], context.calls[context.stack[rows]], context.size[rows]
-    beside = np.zeros(len(rows), bool)
-    at_once = (context.freed[rows] - born)[1:] <= AT_ONCE
-    beside[1:] = at_once & (born[1:] == born[:-1] + 1) & (calls[1:] == calls[:-1]) & (size[1:] != size[:-1])
-    pairs = pl.DataFrame({"size": size[1:], "result": size[:-1]}).filter(pl.Series(beside[1:]))
-    sizes = pairs.group_by("size").agg(results=pl.col("result").n_unique()).filter(pl.col("results") >= _MIN_PRODUCTS)
-    return beside & np.isin(size, sizes["size"].to_numpy())
+def _beside_products(context: AdviceContext) -> np.ndarray:
+    """Of lines of Python: with C++ frames each operator of a line has a stack of its own."""
+    columns = {
+        "size": context.size, "alloc": context.born, "free": context.freed, "stack": context.calls[context.stack],
+    }  # fmt: skip
+    return beside_products(pl.DataFrame(columns))

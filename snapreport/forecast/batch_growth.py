@@ -6,14 +6,12 @@ import numpy as np
 
 from snapreport.forecast.size_laws import CONSTANT, LINEAR, UNKNOWN, SizeLaws
 from snapreport.timeline.build import DeviceTimeline
-from snapreport.timeline.inference import CUBLAS_WORKSPACE
 from snapreport.timeline.phases import INITIALISATION, LOADING, OPTIMIZER_STEP, stack_phases
+from snapreport.timeline.workspaces import CUBLAS_WORKSPACE, beside_products
 from snapreport.vocabulary import CATEGORIES
 
 _FIXED = ("parameter", "gradient", "optimizer state", "communication", "workspace")
 _GROWING = ("activation", "temporary", "kv cache")
-HOPPER_WORKSPACE = 32 << 20
-"""Bytes that PyTorch requests for cuBLAS on Hopper; many tensors have 32 MiB, too."""
 
 
 def batch_growth(timeline: DeviceTimeline, value: float) -> SizeLaws:
@@ -25,12 +23,12 @@ def batch_growth(timeline: DeviceTimeline, value: float) -> SizeLaws:
     half of it, since they may be its gradient or its copy in 16 bits.
     """
     table = timeline.allocations
-    size, born, freed, stack = (table[name].to_numpy() for name in ("size", "alloc_event", "free_event", "stack"))
+    size, born, stack = (table[name].to_numpy() for name in ("size", "alloc_event", "stack"))
     category = table["category"].to_physical().to_numpy()
     phase = stack_phases(timeline.recording).innermost[stack]
     made_once = np.isin(phase, (OPTIMIZER_STEP, INITIALISATION, LOADING))
     constant = _is_category(category, _FIXED) | made_once | (size == CUBLAS_WORKSPACE)
-    constant |= (size == HOPPER_WORKSPACE) & (freed < 0)
+    constant |= beside_products(table.select("size", "stack", alloc="alloc_event", free="free_event"))
     weights = np.unique(size[_is_category(category, ("parameter",))])
     like_weight = np.isin(size, np.concatenate((weights, weights // 2)))
     linear = _is_category(category, _GROWING) & (born >= 0) & ~constant & ~like_weight

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from snapreport.allocator.trace import ALLOC, FREE, Trace
 from snapreport.timeline.curves import allocated_curve
-from snapreport.timeline.inference import CUBLAS_WORKSPACE
 from snapreport.timeline.phases import BACKWARD, stack_phases
+from snapreport.timeline.workspaces import CUBLAS_WORKSPACE
 
 MOST_THREADS, WARP, VECTOR = 512, 32, 4
 LEAST_VALUES, MOST_VALUES = 16, 256

@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from snapreport.timeline.inference import CUBLAS_WORKSPACE
+from snapreport.timeline.workspaces import CUBLAS_WORKSPACE
 
 
 def stack_maxima(allocations: pl.DataFrame, events: int) -> pl.DataFrame:

@@ -13,9 +13,9 @@ from msgspec import UNSET, Struct, UnsetType
 from snapreport.contracts.stats import DeviceUse, DeviceUseCause, DeviceUseChange
 from snapreport.reading.device_memory import GRAPHS, NCCL
 from snapreport.timeline.annotations import clock_of
-from snapreport.timeline.inference import CUBLAS_WORKSPACE
 from snapreport.timeline.interface import Timeline
 from snapreport.timeline.operators import stack_labels
+from snapreport.timeline.workspaces import CUBLAS_WORKSPACE
 from snapreport.vocabulary import DEFAULT_POOL
 
 CONTEXT: DeviceUseCause = "CUDA context"

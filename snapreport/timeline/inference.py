@@ -10,7 +10,7 @@ Contains only rules whose precision was measured (``python -m benchmarks categor
 * *forward only*: if the trace only runs forward passes and returns to its starting level, memory that is never freed is
   parameters; not if much more was reserved before than the trace ever uses, or if there are two models: such a program
   did something else before, and may have left gradients or optimizer state;
-* *workspace*: cuBLAS's workspace has a distinctive size;
+* *workspace*: cuBLAS's workspace has a distinctive size, or on Hopper a distinctive life, see ``workspaces.py``;
 * *transformer*: see ``transformer_weights.py``; not in training, where gradients and state have the same sizes;
 * *weight clones*, *own state*, *data*: see ``program_state.py``;
 * *constructor*: what a constructor built is the model's, if no rule before knows better.
@@ -42,8 +42,7 @@ from snapreport.timeline.program_state import own_optimizer_state, resident_data
 from snapreport.timeline.recording_gaps import shows_earlier_peak
 from snapreport.timeline.repeated_tensors import growing_caches, input_batches, kept_caches
 from snapreport.timeline.transformer_weights import transformer_weights
-
-CUBLAS_WORKSPACE = 8_519_680  # bytes of PyTorch's default workspace, :4096:2:16:8 KiB, on all but Hopper
+from snapreport.timeline.workspaces import CUBLAS_WORKSPACE, beside_kept, kept_workspaces
 
 
 class Evidence(Struct, frozen=True):
@@ -97,10 +96,15 @@ def infer(evidence: Evidence) -> tuple[np.ndarray, np.ndarray]:
 def _workspace(e: Evidence, _: np.ndarray) -> np.ndarray:
     """A handle keeps its workspace: never freed, or only after the phase that allocated it."""
     stays = (e.free < 0) | ~e.lives.within
-    mine = (e.size == CUBLAS_WORKSPACE) & stays & is_among(e.codes, (0, GRADIENT)) | (
-        (e.size == CUBLAS_WORKSPACE) & (e.free < 0)
-    )
-    return np.where(mine, WORKSPACE, 0)
+    default = e.size == CUBLAS_WORKSPACE
+    mine = default & ((stays & is_among(e.codes, (0, GRADIENT))) | (e.free < 0))
+    columns = {
+        "size": e.size, "alloc": e.alloc, "free": e.free, "stack": e.stack, "engine": e.lives.engine,
+        "is_parameter": e.codes == PARAMETER,
+    }  # fmt: skip
+    table = pl.DataFrame(columns)
+    mine |= kept_workspaces(table)
+    return np.where(mine | beside_kept(table, mine), WORKSPACE, 0)
 
 
 def _engine(e: Evidence, _: np.ndarray) -> np.ndarray:

@@ -1,0 +1,95 @@
+"""cuBLAS's workspaces where no C++ frame names them.
+
+Up to PyTorch 2.12 the first matrix product of a thread and stream allocates one, which stays
+(``aten/src/ATen/cuda/CublasHandlePool.cpp``), and up to 2.11 cuBLASLt's of 1 MiB after it; 2.15 allocates one for each
+product, which is freed directly after it. Seen in 2.9.1 to 2.15.0, over a driver without a GPU and on an H200.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+CUBLAS_WORKSPACE = 8_519_680  # bytes of PyTorch's default workspace, :4096:2:16:8 KiB, on all but Hopper
+HOPPER_WORKSPACE = 32 << 20
+"""Bytes on Hopper and Blackwell. Tensors have 32 MiB, too: 36 of 62 recordings of other GPUs had some."""
+LT_WORKSPACE = 1 << 20
+"""Bytes of cuBLASLt's."""
+_BESIDE = 8
+"""Events between a workspace and the result of its product: under autocast its inputs are cast between them."""
+AT_ONCE = 2
+"""Events after which the workspace of one product is gone."""
+_MIN_RESULTS = 2
+"""Sizes of results beside which workspaces of one size are: the size of a temporary follows from that of the result."""
+
+
+def kept_workspaces(table: pl.DataFrame) -> np.ndarray:
+    """Bool per row of ``table``: a workspace on Hopper that outlives its product.
+
+    table: ``size`` bytes, ``alloc`` and ``free`` events (negative outside of the trace), ``stack`` (0 for none),
+    ``engine``, whether a thread of the autograd engine allocated it, ``is_parameter``.
+
+    In the first run of its line, with cuBLASLt's directly after it, or with a result that is freed before the line runs
+    again; and the only one there that stays. The engine's thread has no stack: the only one that stays there, where a
+    line has one and no parameter could have a gradient of 32 MiB.
+    """
+    rows = table.with_row_index("row").filter(pl.col("alloc") >= 0).sort("alloc").with_columns(end=_end())
+    is_wide = pl.col("size") == HOPPER_WORKSPACE
+    lines = rows.filter(pl.col("stack") > 0).with_columns(
+        first=pl.col("alloc").min().over("stack"), last=pl.col("alloc").max().over("stack")
+    )
+    stays = pl.col("end") > pl.col("last")
+    wide = lines.filter(is_wide & stays & (pl.col("alloc") - pl.col("first") <= _BESIDE))
+    wide = wide.filter(pl.len().over("stack") == 1)
+    near = wide.select("row", "stack", wide="alloc").join(lines.drop("row"), on="stack")
+    near = near.filter(((pl.col("alloc") - pl.col("wide")).abs() <= _BESIDE) & (pl.col("alloc") != pl.col("wide")))
+    is_result = (pl.col("free") - pl.col("alloc") > AT_ONCE) & (pl.col("free") < pl.col("last"))
+    is_lt = (pl.col("size") == LT_WORKSPACE) & stays & (pl.col("alloc") - pl.col("wide")).is_between(1, AT_ONCE)
+    of_lines = near.filter(is_result | is_lt)["row"].unique().to_numpy()
+    found = np.zeros(len(table), bool)
+    found[of_lines] = True
+    if len(of_lines) and not len(table.filter(is_wide & pl.col("is_parameter"))):
+        engine = rows.filter(pl.col("engine"))
+        wide = engine.filter(is_wide)
+        mine = wide.filter(pl.col("free") < 0)
+        mine = (
+            mine if len(mine) else wide.filter(pl.col("end") > engine.select(pl.col("alloc").max().fill_null(0)).item())
+        )
+        if len(mine) == 1:
+            found[mine["row"].to_numpy()] = True
+    return found
+
+
+def beside_kept(table: pl.DataFrame, workspaces: np.ndarray) -> np.ndarray:
+    """Bool per row: cuBLASLt's workspace, which a line allocates directly after cuBLAS's and which stays as long."""
+    rows = table.with_row_index("row").with_columns(end=_end(), is_workspace=pl.Series(workspaces))
+    rows = rows.filter(pl.col("alloc") >= 0).sort("alloc")
+    after = pl.col("is_workspace").shift(1, fill_value=False) & (pl.col("alloc") - pl.col("alloc").shift(1) <= AT_ONCE)
+    same = (pl.col("stack") == pl.col("stack").shift(1)) & (pl.col("size") == LT_WORKSPACE)
+    found = np.zeros(len(table), bool)
+    stays = pl.col("end") > pl.col("alloc").max().over("stack")
+    found[rows.with_columns(stays=stays).filter(after & same & pl.col("stays"))["row"].to_numpy()] = True
+    return found
+
+
+def beside_products(table: pl.DataFrame) -> np.ndarray:
+    """Bool per row: allocated by a line directly after a result, freed before anything else is allocated, and as large
+    beside results of other sizes. cuBLAS's size depends on the GPU and on ``CUBLAS_WORKSPACE_CONFIG``.
+    """
+    rows = table.with_row_index("row").filter(pl.col("alloc") >= 0).sort("alloc")
+    result = pl.col("size").shift(1)
+    beside = rows.with_columns(result=result).filter(
+        (pl.col("free") - pl.col("alloc")).is_between(0, AT_ONCE)
+        & (pl.col("alloc") == pl.col("alloc").shift(1) + 1)
+        & (pl.col("stack") == pl.col("stack").shift(1))
+        & (pl.col("size") != result)
+    )
+    alike = beside.filter(pl.col("result").n_unique().over("size") >= _MIN_RESULTS)
+    found = np.zeros(len(table), bool)
+    found[alike["row"].to_numpy()] = True
+    return found
+
+
+def _end() -> pl.Expr:
+    """The event of the free; after all others where there is none."""
+    return pl.when(pl.col("free") < 0).then(pl.lit(2**31 - 1)).otherwise(pl.col("free"))

@@ -367,6 +367,21 @@ def test_one_growth_decides_nothing_unless_a_second_would_have_been_seen(
     assert all(part in verdict.reason for part in parts)
 
 
+def test_optimizer_state_of_a_late_first_update_is_no_growth(tmp_path: Path) -> None:
+    """A gradient scaler skips the first updates: of four steps the third builds the optimizer's state."""
+    adam = ("/env/site-packages/torch/optim/adam.py", "_init_group")
+
+    def late(script: Script, number: int) -> None:
+        if number == 2:
+            script.alloc("moments", 50 * MIB, adam, TRAIN)
+
+    path = tmp_path / "late.pickle"
+    path.write_bytes(pickle.dumps(program(late, 4).raw(), 4))
+    snapshot = snapreport.load(path)
+    leaks, verdict, _ = leaks_of(snapshot, snapshot.timeline(0))
+    assert not leaks and (verdict.status, verdict.reason) == ("none", "No leak found over 4 steps.")
+
+
 def test_growth_that_is_none_or_a_pattern_is_no_single_growth() -> None:
     assert single_growth(np.array([0, 0, 4, 4, 4, 4, 4]), 1) == SingleGrowth(1, 4, is_open=False)
     assert single_growth(np.array([0, 0, 0, 4, 4, 4]), 1) == SingleGrowth(2, 4, is_open=True)

@@ -118,14 +118,18 @@ def growing_stacks(loop: LoopMemory) -> list[GrowingStack]:
 
 
 def single_growths(loop: LoopMemory) -> list[tuple[int, SingleGrowth]]:
-    """Stacks that grow once and keep it, those first that may grow again, then most bytes first."""
+    """Stacks that grow once and keep it, those first that may grow again, then most bytes first. Not optimizer state,
+    which the first step that updates builds: accumulation and a gradient scaler put it off.
+    """
     timeline, repetitions = loop.timeline, loop.repetitions
+    settled = _settled(loop.remaining, loop.stacks)
     # A step whose request failed ends with what it was working with.
     has_failed = max(timeline.oom_events, default=-1) + 1 >= repetitions.bounds[-2]
     is_last_whole = repetitions.unit == "step" and not repetitions.unfinished and not has_failed
     found = [
         (int(stack), growth)
-        for stack, row in zip(loop.stacks.tolist(), loop.levels, strict=True)
+        for stack, row, is_settled in zip(loop.stacks.tolist(), loop.levels, settled, strict=True)
+        if not is_settled
         if (growth := single_growth(row, loop.least, is_last_whole=is_last_whole)) is not None
     ]
     return sorted(found, key=lambda one: (not one[1].is_open, -one[1].bytes, one[0]))

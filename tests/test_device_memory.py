@@ -103,6 +103,21 @@ def test_the_text_names_them(planted_file: Path) -> None:
     assert "NCCL +256 MiB in step train.py:12" in text and "other processes −512 MiB" in text
 
 
+def test_what_is_too_little_for_a_process_is_none(tmp_path: Path) -> None:
+    """NVML counts 9 MiB of an H200 that no process has."""
+    snapshot, planted = by_hand()
+    columns = snapshot["snapreport"]["device_memory"]["devices"][0]
+    columns["own"] = [used - 9 * MIB for used in columns["used"]]
+    path = tmp_path / "alone.pickle"
+    path.write_bytes(pickle.dumps(snapshot))
+    use = cli.in_process("stats", path, "--json").json["snapshots"][0]["devices"][0]["device_use"]
+    assert use["other_processes_bytes"] == 0
+    assert use["outside_bytes"] == use["peak_used_bytes"] - use["reserved_bytes"]
+    # What were changes of other processes are changes of this one.
+    assert "other processes" not in {one["cause"] for one in use["changes"]}
+    assert sorted(one["bytes"] for one in use["changes"]) == sorted(size for _, size in planted)
+
+
 def test_check_limits_it(planted_file: Path, tmp_path: Path) -> None:
     used = max(by_hand()[0]["snapreport"]["device_memory"]["devices"][0]["used"])
     assert cli.in_process("check", planted_file, "--max-device-used", f"{used}B").code == 0

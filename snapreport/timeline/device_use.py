@@ -23,6 +23,8 @@ OTHERS: DeviceUseCause = "other processes"
 MIN_CHANGE = 4 << 20
 """Bytes: two pages of the driver, which maps memory in pages of 2 MiB. Doubled until no more than so many are left."""
 MOST_CHANGES = 200
+NO_PROCESS = 64 << 20
+"""Bytes: another process has a context, which takes more. NVML counts 9 MiB of an H200 for no process at all."""
 CLOCK_US = 2_000
 """How far an event's time may be from the sample that already has its segment: cudaMalloc takes up to 1 ms."""
 
@@ -64,7 +66,12 @@ def device_samples(timeline: Timeline) -> DeviceSamples | None:
     low, high = np.maximum(lowest, later[0]), np.minimum(highest, later[1])
     agree = low <= high
     lowest, highest = np.where(agree, low, lowest), np.where(agree, high, highest)
-    rows = rows.with_columns(position=pl.Series(position - 1), reserved=pl.Series(reserved[position]))
+    is_alone = pl.col("used") - pl.col("own") < NO_PROCESS
+    rows = rows.with_columns(
+        position=pl.Series(position - 1),
+        reserved=pl.Series(reserved[position]),
+        own=pl.when(is_alone).then(pl.col("used")).otherwise(pl.col("own")),
+    )
     return DeviceSamples(rows, lowest, highest)
 
 

@@ -70,13 +70,16 @@ class CategoryGrowth(Struct):
 
 class FitPrediction(Struct):
     """One value. ``peak_reserved_bytes``, ``retries``: null where a request fails in the given memory.
-    ``low_bytes``, ``high_bytes``: the range of peak reserved memory, equal where nothing is uncertain. ``fits``: null
-    where no memory was given, or the range includes it. ``confidence``: measured where the value was recorded, inferred
-    near recordings of the same requests, else estimate.
+    ``allocated_low_bytes``, ``allocated_high_bytes``, ``low_bytes``, ``high_bytes``: the ranges of peak allocated and
+    peak reserved memory, equal where nothing is uncertain. ``fits``: null where no memory was given, or the range
+    includes it. ``confidence``: measured where the value was recorded, inferred near recordings of the same requests,
+    else estimate.
     """
 
     value: Value
     peak_allocated_bytes: Bytes
+    allocated_low_bytes: Bytes
+    allocated_high_bytes: Bytes
     peak_reserved_bytes: Bytes | None
     low_bytes: Bytes | None
     high_bytes: Bytes | None
@@ -91,7 +94,8 @@ class LargestValue(Struct):
     ``card``: null for memory that was given. ``value``: null where not even 1 runs; where ``is_limit``, the search
     ended there. ``low_value``, ``high_value``: its range, 0 where not even 1 may run. Of several recordings the lower
     end is what they answer for: above it the program may take other kernels, which need more; ``confidence`` is then
-    an estimate. ``peak_reserved_bytes``: null where ``value`` is; ``spare_bytes``: what it leaves of the memory.
+    an estimate. With workspaces of convolutions the range is that of the values that run with larger and smaller ones.
+    ``peak_reserved_bytes``: null where ``value`` is; ``spare_bytes``: what it leaves of the memory.
     """
 
     card: str | None
@@ -148,7 +152,8 @@ class FitDevice(Struct):
     """One device. ``per_unit_bytes``: what one more unit adds to the peak, at the largest recording; ``growth``: of
     each category, most bytes first. ``bends``: where that changes, between the values that are asked for.
     ``other_requests``, ``left_out``: how far several recordings agree; the second of three or more. Where nothing is
-    foretold, all lists are empty. ``cheapest``: of one recording alone, where memory was given.
+    foretold, all lists are empty. ``cheapest``: of one recording alone, where memory was given. ``workspace_bytes``: of
+    convolutions, at most at once in the largest recording; the ranges hold from half to twice as much.
     """
 
     device: int
@@ -161,6 +166,7 @@ class FitDevice(Struct):
     bends: list[Bend] = []
     other_requests: list[OtherRequests] = []
     left_out: list[LeftOutRecording] = []
+    workspace_bytes: Bytes = 0
 
 
 class FitRecording(Struct):

@@ -142,6 +142,7 @@ def _device(device: int, fit: DeviceFit, snapshot: Snapshot, question: Question)
         _bends(fit, question),
         _other_requests(fit),
         _left_out(fit),
+        fit.workspace_bytes,
     )
 
 
@@ -193,10 +194,10 @@ def refusal(fit: DeviceFit, question: Question) -> str | None:
 
 
 def prediction(fit: DeviceFit, value: float, memory: int | None) -> FitPrediction:
-    """One value; ``fits`` of an estimate is decided outside its range only."""
+    """One value; ``fits`` is decided outside the range only, see :meth:`DeviceFit.decides_by_range`."""
     found = fit.predict(value, memory)
     fits = None if memory is None else found.peak_reserved is not None
-    if fit.is_estimate and memory is not None and found.confidence != "measured":
+    if fit.decides_by_range(value) and memory is not None and found.confidence != "measured":
         free = fit.predict(value)
         assert free.low is not None and free.high is not None
         found = replace(free, retries=found.retries)
@@ -204,6 +205,8 @@ def prediction(fit: DeviceFit, value: float, memory: int | None) -> FitPredictio
     return FitPrediction(
         value,
         found.peak_allocated,
+        found.low_allocated,
+        found.high_allocated,
         found.peak_reserved,
         found.low,
         found.high,

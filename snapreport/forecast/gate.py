@@ -70,7 +70,7 @@ def _check(snapshots: Sequence[Snapshot], fit: DeviceFit, value: float, memory: 
         reserved=reserved,
         compared=compared,
     )
-    retries = None if fit.is_estimate and high > memory else fit.retries(value, memory)
+    retries = None if fit.decides_by_range(value) and high > memory else fit.retries(value, memory)
     if retries is not None:
         gaps = [missing_history(one, one.timeline(timeline.device), earlier=True) for one in snapshots]
         unknown = next(filter(None, gaps), "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from snapreport.forecast.convolution_workspaces import FACTORS
 from snapreport.forecast.prediction import ROOM, DeviceFit
 
 AROUND = 8
@@ -26,24 +27,27 @@ class Largest(Struct, frozen=True):
 
 def largest_range(fit: DeviceFit, found: Largest) -> tuple[int, int]:
     """(least, most) of the largest value; 0 where not even 1 runs. Of several recordings the least is what they answer
-    for, see :attr:`DeviceFit.near_limit`: beyond, other kernels may need more.
+    for, see :attr:`DeviceFit.near_limit`: beyond, other kernels may need more. With workspaces of convolutions both are
+    searched for.
     """
-    if not fit.is_estimate:
+    if not fit.is_estimate and not fit.workspace_bytes:
         return min(found.value, int(fit.near_limit)), found.value
-    low = largest_value(fit, int(found.memory / (1 + ROOM)))
-    high = largest_value(fit, int(found.memory / (1 - ROOM)), least=True)
-    return low.value, max(low.value, high.value)
+    room = ROOM if fit.is_estimate else 0.0
+    fewest, most = FACTORS
+    low = largest_value(fit, int(found.memory / (1 + room)), workspaces=most)
+    high = largest_value(fit, int(found.memory / (1 - room)), least=True, workspaces=fewest)
+    return min(low.value, found.value), max(low.value, high.value, found.value)
 
 
-def largest_value(fit: DeviceFit, memory: int, *, least: bool = False) -> Largest:
+def largest_value(fit: DeviceFit, memory: int, *, least: bool = False, workspaces: float = 1.0) -> Largest:
     """Searches by bisection on ``memory`` bytes for the allocator, then downwards until :data:`AROUND` values below the
-    result run. ``least``: see :meth:`DeviceFit.retries`.
+    result run. ``least``, ``workspaces``: see :meth:`DeviceFit.retries`.
     """
     tried: dict[int, int | None] = {}
 
     def runs(value: int) -> bool:
         if value not in tried:
-            tried[value] = fit.retries(value, memory, least=least)
+            tried[value] = fit.retries(value, memory, least=least, workspaces=workspaces)
         return tried[value] is not None
 
     limit = int(fit.values[-1] * MOST)
@@ -51,7 +55,8 @@ def largest_value(fit: DeviceFit, memory: int, *, least: bool = False) -> Larges
     low, high = 0, limit + 1
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if fit.peak_allocated(middle, least=least) <= memory else (low, middle)
+        peak = fit.peak_allocated(middle, least=least, workspaces=workspaces)
+        low, high = (middle, high) if peak <= memory else (low, middle)
     top = low
     if top == limit and runs(top):
         return Largest(memory, top, True, tried[top])

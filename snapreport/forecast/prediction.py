@@ -20,6 +20,7 @@ from snapreport.contracts.finding import Confidence
 from snapreport.findings.saving import live_mask
 from snapreport.forecast.alignment import Alignment, align
 from snapreport.forecast.batch_growth import batch_growth
+from snapreport.forecast.convolution_workspaces import FACTORS, fit_workspaces, workspaces
 from snapreport.forecast.reductions import SummedTrace
 from snapreport.forecast.size_laws import ADOPTED, LINEAR, UNKNOWN, SizeLaws, size_laws
 from snapreport.forecast.varying_steps import varying_line
@@ -36,15 +37,18 @@ batches on PyTorch 2.9 and 2.15, 502 are within that range (``python -m benchmar
 
 
 class Prediction(Struct, frozen=True):
-    """One value. peak_allocated, peak_reserved, low, high: bytes; all but the first None where a request fails in the
-    memory. low, high: with allocations of unknown growth as they were recorded, on the smallest device that the
-    recording may be from, and grown with the value, as in peak_reserved; of one recording alone with :data:`ROOM` on
-    both sides. retries: of the replay. confidence: measured where the value was recorded, else see
+    """One value. peak_allocated, peak_reserved, low, high: bytes; the last three None where a request fails in the
+    memory. low, high: of peak_reserved, with allocations of unknown growth as they were recorded, on the smallest
+    device that the recording may be from, and grown with the value, as in peak_reserved; with workspaces of
+    convolutions times :data:`FACTORS`; of one recording alone with :data:`ROOM` on both sides. low_allocated,
+    high_allocated: likewise. retries: of the replay. confidence: measured where the value was recorded, else see
     :meth:`DeviceFit.confidence`.
     """
 
     value: float
     peak_allocated: int
+    low_allocated: int
+    high_allocated: int
     peak_reserved: int | None
     low: int | None
     high: int | None
@@ -78,6 +82,7 @@ class DeviceFit:
         self.traces = [SummedTrace(whatif.trace) for whatif in whatifs]
         self.settings: AllocatorSettings = parse_settings(list(settings), self.whatifs[-1].own)
         self._laws: dict[int, SizeLaws] = {}
+        self._workspaces: dict[int, np.ndarray] = {}
         self._alignments: dict[tuple[int, int], Alignment] = {}
 
     def reason(self) -> str:
@@ -110,6 +115,7 @@ class DeviceFit:
         """Of the bytes at the peak that grow, those whose law is proven; 1.0 where none grow."""
         timeline, laws = self.whatifs[own].timeline, self.laws(own)
         grows = live_mask(timeline, timeline.peak_event) & (np.abs(laws.coefficients[:, 1:]).sum(axis=1) > 0)
+        grows &= ~self.workspaces(own)
         size = timeline.allocations["size"].to_numpy()
         return float(size[grows & laws.is_proven].sum() / size[grows].sum()) if grows.any() else 1.0
 
@@ -153,6 +159,7 @@ class DeviceFit:
         """Of the allocations of one recording."""
         if own not in self._laws and self.is_estimate:
             self._laws[own] = batch_growth(self.whatifs[own].timeline, float(self.values[own]))
+            self._workspaces[own] = workspaces(self.whatifs[own].trace)
         elif own not in self._laws:
             count = len(self.whatifs[own].trace.size)
             sizes = np.full((len(self.values), count), -1, np.int64)
@@ -163,7 +170,15 @@ class DeviceFit:
             self._laws[own] = size_laws(self.values, sizes, own)
             scratch = self.traces[own].scratch
             self._laws[own].kind[scratch], self._laws[own].is_proven[scratch] = LINEAR, True
+            mask = workspaces(self.whatifs[own].trace)
+            mask[scratch] = False
+            self._workspaces[own] = fit_workspaces(self._laws[own], self.values, sizes, own, mask)
         return self._laws[own]
+
+    def workspaces(self, own: int) -> np.ndarray:
+        """Boolean by allocation of one recording: workspaces of convolutions, whose sizes may be others elsewhere."""
+        self.laws(own)
+        return self._workspaces[own]
 
     def _matched(self, own: int, at: int) -> np.ndarray:
         """Int64 by allocation of ``own``: its id in recording ``at``, -1 for none."""
@@ -175,43 +190,59 @@ class DeviceFit:
         found[back[there]] = there
         return found
 
-    def peak_allocated(self, value: float, *, least: bool = False) -> int:
-        """Bytes, without a replay of the allocator. ``least``: see :meth:`_sizes`."""
+    def peak_allocated(self, value: float, *, least: bool = False, workspaces: float = 1.0) -> int:
+        """Bytes, without a replay of the allocator. ``least``, ``workspaces``: see :meth:`_sizes`."""
         own = self.nearest(value)
-        return self.traces[own].peak_allocated(self._sizes(own, value, least=least))
+        return self.traces[own].peak_allocated(self._sizes(own, value, least=least, workspaces=workspaces))
 
     def predict(self, value: float, memory: int | None = None) -> Prediction:
         """On ``memory`` bytes for the allocator (None: unlimited)."""
         own = self.nearest(value)
-        sizes, least = self._sizes(own, value), self._sizes(own, value, least=True)
+        sizes = self._sizes(own, value)
+        others = [self._sizes(own, value, least=True), *(self._sizes(own, value, workspaces=x) for x in FACTORS)]
+        others = [other for other in others if not np.array_equal(sizes, other)]
         done = self._replay(own, sizes, memory)
         allocated = self.traces[own].peak_allocated(sizes)
         confidence = self.confidence(value)
-        if _failed(done):
-            return Prediction(value, allocated, None, None, None, None, confidence)
-        peak = other = done.peak_reserved
-        if not np.array_equal(sizes, least):
-            other = self._replay(own, least, None).peak_reserved
         room = ROOM if self.is_estimate and confidence != "measured" else 0.0
-        low, high = round(min(peak, other) * (1 - room)), round(max(peak, other) * (1 + room))
-        return Prediction(value, allocated, peak, low, high, done.retries, confidence)
+        ends = _range([allocated, *(self.traces[own].peak_allocated(other) for other in others)], room)
+        if _failed(done):
+            return Prediction(value, allocated, *ends, None, None, None, None, confidence)
+        peak = done.peak_reserved
+        low, high = _range([peak, *(self._replay(own, other, None).peak_reserved for other in others)], room)
+        return Prediction(value, allocated, *ends, peak, low, high, done.retries, confidence)
 
-    def retries(self, value: float, memory: int, *, least: bool = False) -> int | None:
-        """On ``memory`` bytes for the allocator; None where a request fails. ``least``: see :meth:`_sizes`."""
+    def retries(self, value: float, memory: int, *, least: bool = False, workspaces: float = 1.0) -> int | None:
+        """On ``memory`` bytes for the allocator; None where a request fails. ``least``, ``workspaces``: see
+        :meth:`_sizes`.
+        """
         own = self.nearest(value)
-        done = self._replay(own, self._sizes(own, value, least=least), memory)
+        done = self._replay(own, self._sizes(own, value, least=least, workspaces=workspaces), memory)
         return None if _failed(done) else done.retries
 
-    def _sizes(self, own: int, value: float, *, least: bool = False) -> np.ndarray:
+    def _sizes(self, own: int, value: float, *, least: bool = False, workspaces: float = 1.0) -> np.ndarray:
         """Int64 bytes by id of :attr:`SummedTrace.trace` at ``value``. Those of unknown growth grow with the value, so
         that no value is said to fit that does not; with ``least`` they stay as they are above the recorded value, and
-        shrink below it, and sums have the scratch memory of the smallest device.
+        shrink below it, and sums have the scratch memory of the smallest device. ``workspaces``: times what is foretold
+        of convolutions' workspaces, where nothing was recorded.
         """
         laws = self.laws(own)
         sizes = laws.sizes(value)
         growth = (min if least else max)(1.0, value / float(self.values[own]))
         sizes = np.where(laws.kind == UNKNOWN, np.rint(sizes * growth).astype(np.int64), sizes)
+        if value not in self.values:
+            sizes = np.where(self.workspaces(own), np.rint(sizes * workspaces).astype(np.int64), sizes)
         return self.traces[own].with_scratch(sizes, least=least)
+
+    @cached_property
+    def workspace_bytes(self) -> int:
+        """Workspaces of convolutions, of the largest recording, at most at once."""
+        own = len(self.values) - 1
+        return self._most_at_once(own, self.workspaces(own))
+
+    def decides_by_range(self, value: float) -> bool:
+        """Whether the peak at a value may be another than the replay's, so that only its range decides what fits."""
+        return self.is_estimate or (self.workspace_bytes > 0 and value not in self.values)
 
     def unmatched_bytes(self) -> int:
         """What only the largest recording has, at most at once; of one recording what may grow or not."""
@@ -270,6 +301,10 @@ class DeviceFit:
         without = None if sizes.all() else sizes == 0
         trace = self.traces[own].trace
         return replay(trace, self.settings, Ascending(memory), start=None, without=without, sizes=sizes)
+
+
+def _range(peaks: list[int], room: float) -> tuple[int, int]:
+    return round(min(peaks) * (1 - room)), round(max(peaks) * (1 + room))
 
 
 def _failed(done: Replayed) -> bool:

@@ -67,17 +67,17 @@ def _value(row: FitPrediction, device: FitDevice, name: str) -> FitPageValue:
     source = "recorded" if row.confidence == "measured" else row.confidence
     answers: dict[str, list[str]] = {"fits": [], "may fit": [], "does not fit": []}
     for found in device.largest:
-        answers[_fits(row, found)].append(found.card or bytes_text(found.memory_bytes))
+        answers[_fits(row, found, device)].append(found.card or bytes_text(found.memory_bytes))
     where = [f"It {fits} on {', '.join(memories)}." for fits, memories in answers.items() if memories]
     return FitPageValue(f"{row.value:g}", [f"{upper_first(name)} {row.value:g}: {needed} ({source}).", *where])
 
 
-def _fits(row: FitPrediction, found: LargestValue) -> str:
+def _fits(row: FitPrediction, found: LargestValue, device: FitDevice) -> str:
     """Of memory that was given the row says it; of a card, that it is no more than the largest value that is sure."""
     if found.card is None:
         return {True: "fits", False: "does not fit", None: "may fit"}[row.fits]
-    is_estimate = found.value is None or found.value < found.high_value
-    least = found.low_value if is_estimate else found.high_value
+    has_range = found.value is None or found.value < found.high_value or device.workspace_bytes > 0
+    least = found.low_value if has_range else found.high_value
     if row.value <= least:
         return "fits"
     return "may fit" if row.value <= found.high_value or found.is_limit else "does not fit"

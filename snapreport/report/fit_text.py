@@ -160,13 +160,14 @@ def _row(row: FitPrediction, has_memory: bool) -> tuple[str, ...]:
 
 
 def _largest(document: FitDocument, device: FitDevice) -> list[str]:
-    is_estimate = len(document.recordings) == 1
-    header = ("memory", f"largest {document.name}", *(("range",) if is_estimate else ()))
+    has_range = len(document.recordings) == 1 or device.workspace_bytes > 0
+    header = ("memory", f"largest {document.name}", *(("range",) if has_range else ()))
     rows: list[tuple[str, ...]] = [(*header, "peak reserved", "spare", "retries", "")]
     for found in device.largest:
         memory = bytes_text(found.memory_bytes)
         memory = f"{found.card}, {memory} usable" if found.card else memory
-        limits = (f"{found.low_value} to {found.high_value}",) if is_estimate else ()
+        ends = "" if found.low_value == found.high_value else f"{found.low_value} to {found.high_value}"
+        limits = (ends,) if has_range else ()
         rows.append((memory, *_largest_row(found, limits)))
     return terminal.aligned(rows)
 
@@ -182,10 +183,17 @@ def _largest_row(found: LargestValue, limits: tuple[str, ...]) -> tuple[str, ...
 
 def _certainty(document: FitDocument, device: FitDevice) -> list[str]:
     recordings, unmatched, name = device.aligned, device.aligned.unmatched_bytes, document.name
+    workspaces = []
+    if device.workspace_bytes:
+        workspaces = [
+            f"Workspaces of convolutions take up to {bytes_text(device.workspace_bytes)} at once. cuDNN chooses an "
+            "algorithm for each shape, and with it the workspace: the ranges hold from half to twice as much."
+        ]
     if len(document.recordings) == 1:
         return [
             "One recording: activations and temporaries are taken to grow with the batch, parameters, gradients and "
-            "optimizer state not (estimate). A second recording at another value shows what does."
+            "optimizer state not (estimate). A second recording at another value shows what does.",
+            *workspaces,
         ]
     if recordings.exact:
         lines = ["The recordings have the same requests and frees, and every size follows the value."]
@@ -195,14 +203,17 @@ def _certainty(document: FitDocument, device: FitDevice) -> list[str]:
             f"Up to {bytes_text(unmatched)} at once ({share} of the last peak) are in only one recording. Where "
             "that can change a peak, a range is given."
         ]
-    else:
+    elif device.other_requests:
         lines = ["Some requests of the smaller recordings are not in the largest one."]
+    else:
+        lines = ["The recordings have the same requests and frees, but not every size follows the value."]
     for other in device.other_requests:
         between = f"Between {name} {other.from_value:g} and {other.to_value:g} other kernels are taken"
         more = f"{count_text(other.more)} more and {count_text(other.fewer)} fewer requests"
         lines.append(f"{between}: {more}, of up to {bytes_text(other.bytes)} at once.")
-    lines += _left_out(device, name)
+    lines += workspaces + _left_out(device, name)
     limits = [found.low_value for found in device.largest if found.confidence == "estimate" and found.value]
+    limits = [] if workspaces else limits
     if limits or any(row.confidence == "estimate" for row in device.predictions):
         known = f" The recordings answer for up to {max(limits)}." if limits else ""
         lines.append(f"An estimate holds if no other kernel is taken there: record that value, too.{known}")

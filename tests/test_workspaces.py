@@ -23,6 +23,7 @@ def table(rows: list[Row], parameters: frozenset[int] = frozenset()) -> pl.DataF
         "size": [row[1] for row in rows], "alloc": [row[2] for row in rows], "free": [row[3] for row in rows],
         "stack": stack, "engine": [row[0] == "engine" for row in rows],
         "is_parameter": [number in parameters for number in range(len(rows))],
+        "is_named": [line == "p" for line, *_ in rows],
     })  # fmt: skip
 
 
@@ -65,6 +66,21 @@ def test_the_engine_has_its_own() -> None:
     parameter: Row = ("p", WIDE, 1, -1)
     assert kept([*STEPS, *engine, parameter], frozenset({len(STEPS) + len(engine)})) == [1]
     assert kept([*STEPS, *engine, ("engine", WIDE, 33, -1)]) == [1]
+    # Freed when the program ends; a temporary of the last pass outlives what the engine allocates, too.
+    freed: list[Row] = [("engine", WIDE, 31, 300), ("engine", 6 * MIB, 130, 150), ("engine", 6 * MIB, 230, 250)]
+    assert kept([*STEPS, *freed]) == [1, 4]
+    passing: list[Row] = [("engine", 6 * MIB, 30, 50), ("engine", 6 * MIB, 130, 150), ("engine", WIDE, 230, 250)]
+    assert kept([*STEPS, *passing]) == [1]
+
+
+def test_one_from_before_the_trace() -> None:
+    """Where the recorder named the parameters, what has no name is none of them."""
+    named: Row = ("p", 3 * MIB, -1, -1)
+    older: list[Row] = [("b", WIDE, -1, -1), ("b", MIB, -1, -1), ("b", 2 * MIB, -1, -1)]
+    engine: Row = ("engine", WIDE, 31, -1)
+    assert kept([named, *older, engine]) == [1, 2, 4]
+    assert kept([*older, engine]) == []
+    assert kept([named, *older, ("b", WIDE, -1, -1), engine]) == []
 
 
 def test_cublaslt_has_one_directly_after() -> None:

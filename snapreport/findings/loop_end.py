@@ -10,6 +10,7 @@ import numpy as np
 
 from snapreport.reading.recording import ACTIONS
 from snapreport.timeline.build import DeviceTimeline
+from snapreport.timeline.phases import OPTIMIZER_STEP, stack_phases
 
 _FEW_REPETITIONS = 6
 """In a loop of at most so many, a stack belongs to the loop if it allocates in one earlier repetition, else in two."""
@@ -18,7 +19,8 @@ _ALLOC = ACTIONS.index("alloc")
 
 def end_of_loop(timeline: DeviceTimeline, bounds: np.ndarray) -> int:
     """The place in a curve after the last event of a loop: the last allocation of a stack that has allocated in earlier
-    repetitions, and the frees right after it that earlier repetitions have as well. ``bounds``: see ``Repetitions``.
+    repetitions, and the frees right after it that earlier repetitions have as well. An optimizer's step belongs to the
+    loop also if it is the first that updates. ``bounds``: see ``Repetitions``.
     """
     stack = timeline.events["stack"].to_numpy().astype(np.int64)
     action = timeline.events["action"].to_physical().to_numpy()
@@ -30,7 +32,7 @@ def end_of_loop(timeline: DeviceTimeline, bounds: np.ndarray) -> int:
     first, latest = np.full((2, int(key.max(initial=0)) + 1), -1, np.int32)
     first[inside[::-1]], latest[inside] = number[::-1], number
     often = first < latest if len(bounds) > _FEW_REPETITIONS else latest >= 0
-    recurs = often[key]
+    recurs = often[key] | (stack_phases(timeline.recording).innermost == OPTIMIZER_STEP)[stack]
     births = np.flatnonzero(recurs[last:] & (action[last:] == _ALLOC))
     end = last + (int(births[-1]) if len(births) else 0)
     others = np.flatnonzero(~recurs[end + 1 :])

@@ -8,6 +8,7 @@ import polars as pl
 from snapreport.timeline.activity import device_activity
 from snapreport.timeline.categories import (
     INFERRED,
+    RECORDED,
     SOURCE_UNKNOWN,
     StackCategories,
     apply_recorded,
@@ -41,6 +42,8 @@ def categorise(
     uncertain = np.flatnonzero(source == INFERRED)
     guess = codes[uncertain]
     codes[uncertain], source[uncertain] = SOURCE_UNKNOWN, SOURCE_UNKNOWN
+    apply_recorded(codes, source, recorded)
+    named = source == RECORDED
     if inference:
         activity = device_activity(events, table, by_stack.phases)
         columns = ("addr", "size", "alloc_event", "free_event", "stack")
@@ -48,10 +51,9 @@ def categorise(
         probable = np.zeros(len(codes), np.uint8)
         probable[uncertain] = guess
         evidence = Evidence(
-            addr, size, alloc, free, stack, codes, lives, allocated, activity.kind, reserved_start, probable
+            addr, size, alloc, free, stack, codes, lives, allocated, activity.kind, reserved_start, probable, named
         )
         inferred, _ = infer(evidence)
-        mine = inferred > 0
+        mine = (inferred > 0) & ~named
         codes[mine], source[mine] = inferred[mine], INFERRED
-    apply_recorded(codes, source, recorded)
     return category_columns(codes, source)

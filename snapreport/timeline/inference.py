@@ -50,7 +50,7 @@ class Evidence(Struct, frozen=True):
 
     allocated: Int64 bytes at each position. activity: of ``activity.KINDS``. reserved_start: bytes reserved when
     recording started. probable: UInt8, the category that an uncertain stack has in most programs, whose ``codes`` are
-    0: what is built by a constructor.
+    0: what is built by a constructor. named: Bool, whether the recorder said what it is.
     """
 
     addr: np.ndarray
@@ -64,6 +64,7 @@ class Evidence(Struct, frozen=True):
     activity: str
     reserved_start: int
     probable: np.ndarray
+    named: np.ndarray
 
 
 _MIN_SIZES, _MIN_SAME_BYTES, _MIN_SAME_SIZES = (
@@ -100,7 +101,7 @@ def _workspace(e: Evidence, _: np.ndarray) -> np.ndarray:
     mine = default & ((stays & is_among(e.codes, (0, GRADIENT))) | (e.free < 0))
     columns = {
         "size": e.size, "alloc": e.alloc, "free": e.free, "stack": e.stack, "engine": e.lives.engine,
-        "is_parameter": e.codes == PARAMETER,
+        "is_parameter": e.codes == PARAMETER, "is_named": e.named,
     }  # fmt: skip
     table = pl.DataFrame(columns)
     mine |= kept_workspaces(table)

@@ -27,11 +27,13 @@ def kept_workspaces(table: pl.DataFrame) -> np.ndarray:
     """Bool per row of ``table``: a workspace on Hopper that outlives its product.
 
     table: ``size`` bytes, ``alloc`` and ``free`` events (negative outside of the trace), ``stack`` (0 for none),
-    ``engine``, whether a thread of the autograd engine allocated it, ``is_parameter``.
+    ``engine``, whether a thread of the autograd engine allocated it, ``is_parameter``, ``is_named``, whether a recorder
+    said what it is.
 
     In the first run of its line, with cuBLASLt's directly after it, or with a result that is freed before the line runs
-    again; and the only one there that stays. The engine's thread has no stack: the only one that stays there, where a
-    line has one and no parameter could have a gradient of 32 MiB.
+    again; and the only one there that stays. From before the trace, the only one without a name where parameters have
+    names, with the only one of cuBLASLt's size. The engine's thread has no stack: the only one that stays there, where
+    another was found and no parameter could have a gradient of 32 MiB.
     """
     rows = table.with_row_index("row").filter(pl.col("alloc") >= 0).sort("alloc").with_columns(end=_end())
     is_wide = pl.col("size") == HOPPER_WORKSPACE
@@ -48,13 +50,16 @@ def kept_workspaces(table: pl.DataFrame) -> np.ndarray:
     of_lines = near.filter(is_result | is_lt)["row"].unique().to_numpy()
     found = np.zeros(len(table), bool)
     found[of_lines] = True
-    if len(of_lines) and not len(table.filter(is_wide & pl.col("is_parameter"))):
+    older = table.with_row_index("row").filter((pl.col("alloc") < 0) & ~pl.col("is_named"))
+    older = older.filter(is_wide | (pl.col("size") == LT_WORKSPACE)).filter(pl.len().over("size") == 1)
+    if table["is_named"].any() and len(older.filter(is_wide)) == 1:
+        found[older["row"].to_numpy()] = True
+    if found.any() and not len(table.filter(is_wide & pl.col("is_parameter"))):
         engine = rows.filter(pl.col("engine"))
         wide = engine.filter(is_wide)
         mine = wide.filter(pl.col("free") < 0)
-        mine = (
-            mine if len(mine) else wide.filter(pl.col("end") > engine.select(pl.col("alloc").max().fill_null(0)).item())
-        )
+        if not len(mine) and len(wide):  # a temporary of the last pass outlives what is allocated there, too
+            mine = wide.filter((pl.col("end") > engine["alloc"].max()) & (pl.col("alloc") < engine["alloc"].median()))
         if len(mine) == 1:
             found[mine["row"].to_numpy()] = True
     return found

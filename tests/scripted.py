@@ -18,12 +18,14 @@ class Script:
     live: dict[int, tuple[str, int]] = field(default_factory=dict)
     notes: list[dict[str, Any]] = field(default_factory=list)
     peak: dict[int, tuple[str, int]] = field(default_factory=dict)
+    tags: dict[int, str] = field(default_factory=dict)  # of all addresses: none is given twice
     top: int = 1 << 30
 
     def alloc(self, tag: str, size: int, *frames: Frame) -> int:
         address, self.top = self.top, self.top + size
         self._event("alloc", address, size, frames)
         self.live[address] = (tag, size)
+        self.tags[address] = tag
         if self.total(self.live) > self.total(self.peak):
             self.peak = dict(self.live)
         return address

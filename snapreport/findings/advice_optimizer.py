@@ -10,6 +10,7 @@ from msgspec import UNSET, Struct, UnsetType
 from snapreport.findings.advice_context import ONE_LINE, SLOWER, Advice, AdviceContext, AdviceEvidence
 from snapreport.findings.graphs import backward_passes
 from snapreport.findings.loaded_checkpoint import loaded_checkpoint
+from snapreport.findings.noted_types import element_bytes
 from snapreport.findings.saving import bytes_over_time, peak_without_spans, share_with_cost
 from snapreport.findings.transfer_time import moved_each_step
 from snapreport.sentence import bytes_part, sentence
@@ -34,8 +35,8 @@ _OPTIMIZERS = {
 """File in torch.optim → class of the optimizer. Adam and AdamW share a file."""
 _FUSED = ("AdamW", "SGD")
 """Optimizers with a fused kernel on every GPU: that of Adagrad is for the CPU alone up to PyTorch 2.9."""
-EIGHT_BIT = 0.75
-"""The share saved by storing 32-bit state in 8 bits."""
+_USUAL_BYTES = 4
+"""Of a number in an optimizer's state whose type was not noted."""
 FEWEST_PASSES = 3
 """Backward passes that find a gradient allocated, where no optimizer step shows."""
 _ADAM = "(?i)adam"
@@ -301,6 +302,7 @@ def _optimizer_state(context: AdviceContext) -> Advice | None:
     size = context.bytes_at_peak(mask)
     if not context.trains or not context.is_much(size):
         return None
+    share, is_noted = _saved_in_8_bits(context, mask)
     sharded = context.occurs(
         context.frames(r"(?i)fsdp|fully_?shard|zero_?redundancy|deepspeed|distributed_?optim|distrib_optimizer")
     )
@@ -319,17 +321,26 @@ def _optimizer_state(context: AdviceContext) -> Advice | None:
             1 - 1 / len(devices),
         )
     ranks = "It is sharded already." if sharded else "With more than one GPU it can be sharded instead (FSDP)."
+    types = "" if is_noted else "This assumes that it is in 32 bits today. "
     return Advice(
         "optimizer-state",
         "Keep optimizer state in 8 bits",
-        [holds, sentence("This assumes that it is in 32 bits today. {ranks}", ranks=ranks)],
+        [holds, sentence("{types}{ranks}", types=types, ranks=ranks)],
         "an 8-bit optimizer of torchao or bitsandbytes",
         "https://docs.pytorch.org/ao/stable/api_reference/api_ref_optim.html",
         mask,
-        EIGHT_BIT,
+        share,
         line="optimizer = torchao.optim.AdamW8bit(parameters)" if context.occurs(context.frames(_ADAM)) else None,
         confidence="estimate",
     )
+
+
+def _saved_in_8_bits(context: AdviceContext, mask: np.ndarray) -> tuple[float, bool]:
+    """(share of the state's bytes that 8 bits a number save, whether the types of all that matters were noted)."""
+    mine = mask & context.at_peak
+    size, width = context.size[mine], element_bytes(context)[mine]
+    saved = 1.0 - 1.0 / np.where(width > 0, width, _USUAL_BYTES)
+    return float((size * saved).sum() / size.sum()), not context.is_much(int(size[width == 0].sum()))
 
 
 def _state(context: AdviceContext) -> np.ndarray:

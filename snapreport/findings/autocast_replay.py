@@ -15,30 +15,21 @@ from snapreport.findings.advice_births import births
 from snapreport.findings.advice_context import AdviceContext
 from snapreport.findings.attention_scores import attention_scores
 from snapreport.findings.graphs import backward_allocations, backward_passes
+from snapreport.findings.noted_types import element_bytes, is_in_32_bits
+from snapreport.findings.operator_kinds import (
+    CREATED,
+    FLOAT,
+    HALF,
+    KEEPS_RESULT,
+    LOSS,
+    NORM,
+    SOFTMAX,
+    USER,
+    kinds,
+)
 from snapreport.integers import is_among
 from snapreport.timeline.phases import BACKWARD, OPTIMIZER_STEP
 
-HALF, NORM, FLOAT, LOSS, SOFTMAX, CREATED, KEEPS_RESULT, SAME, USER = range(9)
-"""Kinds of operators. HALF: computes in 16 bits. NORM, FLOAT: in 32, and saves its input. LOSS: a cross entropy, in
-32, which saves its log softmax and a cast of it. SOFTMAX: in 32, saves its result. CREATED: 32 bits, whatever is read.
-KEEPS_RESULT: in the type of its input, saves its result. SAME: in the type of its input. USER: the program's own line.
-"""
-_F = r"torch/nn/functional\.py "
-_KINDS = (
-    (LOSS, _F + r"(cross_entropy|nll_loss)$"),
-    (SOFTMAX, _F + r"(log_)?softm(ax|in)$"),
-    (CREATED, _F + r"(embedding|embedding_bag|one_hot|gumbel_softmax)$"),
-    (NORM, _F + r"(layer|group|rms|local_response)_norm$"),
-    (FLOAT, _F + r"(normalize|cosine_similarity|pairwise_distance|softplus|kl_div|\w*loss|binary_\w+)$"),
-    (KEEPS_RESULT, _F + r"(relu6?|sigmoid|tanh|selu|celu|hardtanh)$|torch/nn/modules/activation\.py forward$"),
-    (
-        HALF,
-        r"torch/nn/modules/(linear|conv|rnn)\.py \w+$|torch/functional\.py (einsum|tensordot|chain_matmul)$|"
-        + _F
-        + r"(linear|bilinear|conv\w+|scaled_dot_product_attention|multi_head_attention_forward|_in_projection\w*)$",
-    ),
-)
-_TORCH = r"(^|/)torch/"
 CALL = 6
 """Scores of one call of attention have at most so many tensors between them."""
 MIN_BYTES = 1 << 16
@@ -46,17 +37,6 @@ MIN_BYTES = 1 << 16
 _LINEAR = r"torch/nn/modules/linear\.py "
 _EMBEDDING = r"functional\.py embedding\w*$"
 _DROPOUT = r"functional\.py dropout\w*$"
-
-
-def kinds(context: AdviceContext) -> np.ndarray:
-    """Int8 per stack: the kind of operator that its innermost frame names."""
-    innermost = context.innermost()
-    texts = context._texts
-    kind = np.full(len(texts) + 1, USER, np.int8)
-    kind[:-1][texts.str.contains(_TORCH).to_numpy()] = SAME
-    for name, pattern in reversed(_KINDS):
-        kind[:-1][texts.str.contains(pattern).to_numpy()] = name
-    return np.asarray(kind[innermost])
 
 
 class AutocastFactors(Struct, frozen=True):
@@ -94,7 +74,10 @@ def _factors(context: AdviceContext) -> AutocastFactors:
         }
     )
     produced, factor = _of_forward(context, table)
-    own = (table["kind"] == USER).to_numpy() & (factor < 1.5)
+    # Noted in 16 bits, or as integers, these are the same under autocast.
+    stays = (element_bytes(context)[rows] > 0) & ~is_in_32_bits(context)[rows]
+    produced, factor = np.where(stays, 1.0, produced), np.where(stays, 1.0, factor)
+    own = (table["kind"] == USER).to_numpy() & (factor < 1.5) & ~stays
     low, high = np.where(own, np.minimum(factor, 0.5), factor), np.where(own, np.maximum(factor, 1.0), factor)
     most = np.where(own, 1.0, produced)
     return AutocastFactors(

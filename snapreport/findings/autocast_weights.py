@@ -6,8 +6,9 @@ import numpy as np
 
 from snapreport.findings.advice_births import births
 from snapreport.findings.advice_context import AdviceContext
-from snapreport.findings.autocast_replay import HALF, kinds
 from snapreport.findings.graphs import backward_passes
+from snapreport.findings.noted_types import element_bytes, is_in_32_bits
+from snapreport.findings.operator_kinds import HALF, kinds
 
 _EMBEDDING = r"functional\.py embedding\w*$"
 _RECURRENT = r"torch/nn/modules/rnn\.py "
@@ -20,7 +21,8 @@ LSTM_GATES, LSTM_TENSORS = 4, 3
 
 def weight_copies(context: AdviceContext) -> int:
     """Bytes of copies that exist at once. A recurrent layer without cuDNN casts its weights again in every step."""
-    parameters = context.category("parameter")
+    # Those noted in 16 bits are read as they are.
+    parameters = context.category("parameter") & (is_in_32_bits(context) | (element_bytes(context) == 0))
     size = context.bytes_at_peak(parameters & ~_recurrent(context)) - _embeddings(context)
     return max(0, size) // 2 + _recurrent_copies(context)
 

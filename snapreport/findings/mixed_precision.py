@@ -9,7 +9,9 @@ from snapreport.findings.autocast_replay import autocast_factors
 from snapreport.findings.autocast_weights import weight_copies
 from snapreport.findings.element_size import computes_in_32_bits
 from snapreport.findings.graphs import unknown_of_a_step
+from snapreport.findings.noted_types import bytes_of_products
 from snapreport.findings.saving import bytes_over_time, share_with_cost
+from snapreport.number_format import share_text
 from snapreport.sentence import bytes_part, sentence
 from snapreport.timeline.activity import INFERENCE, TRAINING
 from snapreport.timeline.curves import allocated_curve
@@ -21,6 +23,9 @@ _WIDEST_TYPE = r"torch/nn/functional\.py grid_sample$"
 volume of which the trace shows only what is read. A program that samples twelve times took 1.3 times as much."""
 MARGIN = 0.08
 """Of 64 recordings with autocast all lay in the range that it gives; the replay itself was up to 14% off."""
+
+_MOST = 0.5
+"""Of what products read and return: an encoder in 16 bits may be a small part of a program in 32."""
 
 _REPLAYED = "The replay keeps norms, softmax and losses in 32 bits, and adds the casts that products read."
 _AT_LEAST = "In 16 bits they take half, and more where autocast keeps 32 bits, casts and copies."
@@ -40,7 +45,7 @@ def mixed_precision(context: AdviceContext) -> Advice | None:
         mask |= unknown
         what = "What the forward pass computes holds"
     size = context.bytes_at_peak(mask)
-    kind = context.timeline.activity.kind
+    kind, is_noted = context.timeline.activity.kind, bytes_of_products(context)[1] > 0
     if kind not in (TRAINING, INFERENCE) or not context.is_much(size // 2) or is_low_precision(context):
         return None
     if context.trains and context.occurs(context.frames(_WIDEST_TYPE)):
@@ -52,18 +57,14 @@ def mixed_precision(context: AdviceContext) -> Advice | None:
         "mixed-precision",
         "Compute in a 16-bit type",
         [
-            sentence(
-                "{what} {}, and no recorded stack trace goes through autocast.",
-                context.share(size),
-                what=what,
-            ),
+            sentence("{what} {}, and {types}.", context.share(size), what=what, types=_types(context)),
             *(
                 [sentence("Autocast's copies of the weights take {}.", bytes_part(copies))]
                 if context.is_much(copies)
                 else []
             ),
             _AT_LEAST if context.is_cut_off else _REPLAYED,
-            *([] if computes_in_32_bits(context) else [_UNKNOWN_TYPES]),
+            *([] if is_noted or computes_in_32_bits(context) else [_UNKNOWN_TYPES]),
         ],
         "torch.autocast",
         "https://docs.pytorch.org/docs/stable/amp.html",
@@ -107,6 +108,17 @@ def _share(context: AdviceContext, mask: np.ndarray) -> tuple[float, int, tuple[
     return share, copies, (int(min(low, peak) * (1 - MARGIN)), int(max(high, peak) * (1 + MARGIN)))
 
 
+def _types(context: AdviceContext) -> str:
+    noted, of = bytes_of_products(context)
+    if not of:
+        return "no recorded stack trace goes through autocast"
+    part = "" if noted == of else sentence("{part} of ", part=share_text(noted, of))
+    return sentence("{part}what matrix products and convolutions read and return is in 32 bits", part=part)
+
+
 def is_low_precision(context: AdviceContext) -> bool:
-    """Whether frames show 16-bit computation: autocast, casts, or kernels for half-precision types."""
-    return context.occurs(context.frames(_LOW_PRECISION))
+    """Whether products compute in 16 bits, as a recorder noted of most; or else whether frames show it: autocast,
+    casts, or kernels for half-precision types.
+    """
+    noted, of = bytes_of_products(context)
+    return noted < _MOST * of if of else context.occurs(context.frames(_LOW_PRECISION))

@@ -116,6 +116,39 @@ def torch() -> FakeTorch:
     return FakeTorch(fake_torch.FOLDERS[-1])
 
 
+def recorded(torch: FakeTorch, folder: Path, *command: object) -> snapreport.Snapshot:
+    done = torch.run(*command, is_new=True, FAKE_GPU_GIB=10, PYTHONPATH=fake_torch.package_folder(folder))
+    assert done.code == 0, done.err
+    (path,) = folder.glob("rank_*")
+    return snapreport.load(path)
+
+
+def adapters(torch: FakeTorch, folder: Path, *options: object) -> snapreport.Snapshot:
+    (folder := folder / "-".join(map(str, options))).mkdir()
+    return recorded(torch, folder, PROGRAMS / "adapters.py", folder, *options)
+
+
+@pytest.mark.parametrize(("batch", "is_clear"), [(512, True), (2048, False)])
+def test_frozen_weights_under_autocast(torch: FakeTorch, tmp_path: Path, batch: int, is_clear: bool) -> None:
+    """Autocast copies them, and products save the copies: both go with weights in 16 bits. What a layer reads of 2,048
+    rows has as many numbers as its weight: then only the range says that copies go.
+    """
+    before, mended = (adapters(torch, tmp_path, kind, "autocast", batch) for kind in ("float32", "bfloat16"))
+    given = rules_of(before)["frozen-base"]
+    assert given.confidence == "inferred" and UNKNOWN not in text(given)
+    assert "frozen-base" not in rules_of(mended)
+    saving, measured = given.evidence["saving"], mended.timeline(0).peak_bytes
+    assert saving["low_bytes"] <= measured <= saving["high_bytes"]
+    assert (saving["peak_bytes"] == pytest.approx(measured, rel=0.01)) == is_clear
+    assert ("16-bit copies of them" in text(given)) == is_clear
+
+
+def test_frozen_weights_without_autocast(torch: FakeTorch, tmp_path: Path) -> None:
+    given = rules_of(adapters(torch, tmp_path, "float32", "plain", 512))["frozen-base"]
+    assert given.confidence == "inferred" and UNKNOWN not in text(given)
+    assert "activations too" in text(given) and "16-bit copies of them" not in text(given)
+
+
 @pytest.mark.parametrize("program", ["words", "images"])
 @pytest.mark.parametrize("remedy", ["", "autocast"])
 def test_programs(torch: FakeTorch, tmp_path: Path, program: str, remedy: str) -> None:

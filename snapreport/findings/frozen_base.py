@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+import polars as pl
+from msgspec import Struct
 
 from snapreport.findings.advice_births import births
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, AdviceEvidence
 from snapreport.findings.element_size import computes_in_32_bits
 from snapreport.findings.mixed_precision import MARGIN, is_low_precision
+from snapreport.findings.noted_types import element_bytes, is_in_32_bits
 from snapreport.findings.saving import bytes_over_time, share_with_cost
 from snapreport.sentence import bytes_part, sentence
 from snapreport.timeline.phases import OPTIMIZER_STEP
@@ -31,7 +36,8 @@ class FrozenEvidence(AdviceEvidence, kw_only=True):
 
 def frozen_base(context: AdviceContext) -> Advice | None:
     """Parameters of sizes that no gradient has, where a backward pass and a step have run."""
-    if not context.trains or is_low_precision(context):
+    autocasts = is_low_precision(context)
+    if not context.trains or (autocasts and not is_in_32_bits(context).any()):
         return None
     steps = context.phases.runs(OPTIMIZER_STEP)[context.timeline.events["stack"].to_numpy()]
     gradients = np.unique(context.size[context.category("gradient")])
@@ -41,29 +47,111 @@ def frozen_base(context: AdviceContext) -> Advice | None:
     if np.isin(2 * context.size[parameters & context.at_peak], context.size[parameters & ~context.at_peak]).any():
         return None  # cast to half their size on the device
     mask = parameters & (context.size >= _MIN_BYTES) & ~np.isin(context.size, gradients)
+    # Under autocast weights may well be in 16 bits, and no size tells.
+    mask &= is_in_32_bits(context) | ((element_bytes(context) == 0) & (not autocasts))
     size = context.bytes_at_peak(mask)
     if size < _MIN_FROZEN_SHARE * context.bytes_at_peak(parameters) or not context.is_much(size // 2):
         return None
-    cast = mask | context.category("activation", "temporary")
-    half = bytes_over_time(context.timeline, np.flatnonzero(cast)) // 2
-    loaded = context.timeline.allocated - half
-    every = births(context)
-    # Cast on the device, as the line does, the weights are there in 32 bits before, and the largest in both types.
+    return _beside_autocast(context, mask) if autocasts else _in_16_bits(context, mask)
+
+
+class _Replay(Struct, frozen=True):
+    """half: Int64 bytes saved at each place in a curve, once the weights are in 16 bits. loaded_peak: the peak where
+    they are loaded so. saved: the same as ``half`` where they are cast on the device, and there in 32 bits before, the
+    largest in both types. on_device: its peak. is_cast: whether that lowers the peak.
+    """
+
+    half: np.ndarray
+    loaded_peak: int
+    saved: np.ndarray
+    on_device: int
+    is_cast: bool
+
+
+def _replay(context: AdviceContext, mask: np.ndarray, half: np.ndarray) -> _Replay:
+    allocated, every = context.timeline.allocated, births(context)
     begins = int(context.born[every.rows[every.forward]].min(initial=len(half)))
     saved = np.where(np.arange(len(half)) <= begins, 0, half)
     saved[min(begins, len(saved) - 1)] = -int(context.size[mask].max()) // 2
-    rows = np.flatnonzero(cast)
-    on_device = int((context.timeline.allocated - saved).max())
+    on_device = int((allocated - saved).max())
     is_cast = context.is_much(context.timeline.peak_bytes - on_device)
-    share = share_with_cost(context.timeline, rows, 0.0, -(saved if is_cast else half))
+    return _Replay(half, int((allocated - half).max()), saved, on_device, is_cast)
+
+
+def _in_16_bits(context: AdviceContext, mask: np.ndarray) -> Advice:
+    """Where all computes in 32 bits: the whole model, activations too."""
+    cast = mask | context.category("activation", "temporary")
+    replay = _replay(context, mask, bytes_over_time(context.timeline, np.flatnonzero(cast)) // 2)
     every_part = np.flatnonzero(cast | context.category("parameter", "gradient"))
     least = int((context.timeline.allocated - bytes_over_time(context.timeline, every_part) // 2).max())
     weights = context.timeline.allocated - bytes_over_time(context.timeline, np.flatnonzero(mask)) // 2
     activations = bytes_over_time(context.timeline, np.flatnonzero(context.category("activation"))) // 2
     known = computes_in_32_bits(context)
     peak = context.timeline.peak_bytes
-    highest = max(int((weights + activations).max()), on_device if is_cast else 0)
+    highest = max(int((weights + activations).max()), replay.on_device if replay.is_cast else 0)
+    is_sure = known and (highest < peak or context.bytes_at_peak(mask) >= _MIN_PEAK_SHARE * peak)
+    how = (
+        sentence(
+            "The replay casts the whole model on the device, activations too. Loaded in 16 bits, it would need {}.",
+            bytes_part(replay.loaded_peak),
+        )
+        if replay.is_cast
+        else "The replay loads the whole model in 16 bits, activations too: cast on the device, it would need as "
+        "much as now."
+    )
     types = [] if known else ["A snapshot does not record types: weights in 16 bits already save nothing."]
+    return _advice(context, mask, cast, replay, [how, *types], is_sure, (int(least * (1 - MARGIN)), highest))
+
+
+def _beside_autocast(context: AdviceContext, mask: np.ndarray) -> Advice:
+    """Where autocast copies weights in 32 bits for each product, which saves the copy for its backward pass."""
+    copies, unclear = _copies(context, mask)
+    copied = bytes_over_time(context.timeline, np.flatnonzero(copies))
+    replay = _replay(context, mask, bytes_over_time(context.timeline, np.flatnonzero(mask)) // 2 + copied)
+    holds = context.bytes_at_peak(copies)
+    saved = "Products save autocast's 16-bit copies of them, {}; weights in 16 bits need none."
+    loaded = sentence("Loaded in 16 bits, {} are needed.", bytes_part(replay.loaded_peak))
+    how = (
+        sentence("The replay casts them on the device. {loaded}", loaded=loaded)
+        if replay.is_cast
+        else "The replay loads them in 16 bits: cast on the device, they would need as much as now."
+    )
+    why = [*([sentence(saved, bytes_part(holds))] if holds else []), how]
+    with_copies = context.timeline.allocated - (replay.saved if replay.is_cast else replay.half) + copied
+    least = (replay.on_device if replay.is_cast else replay.loaded_peak) - unclear
+    return _advice(context, mask, mask | copies, replay, why, True, (int(least * (1 - MARGIN)), int(with_copies.max())))
+
+
+def _copies(context: AdviceContext, mask: np.ndarray) -> tuple[np.ndarray, int]:
+    """(Bool per allocation, bytes): noted in 16 bits with the lengths of a frozen weight, in any order, since products
+    save them transposed; and what may be such copies at the peak, where activations have the lengths of weights.
+    """
+    table, at_peak = context.timeline.allocations, context.at_peak
+    lengths = table["shape"].str.split("x").list.sort().list.join("x")
+    weights = pl.DataFrame({"lengths": lengths, "size": context.size // 2}).filter(pl.Series(mask & at_peak))
+    weights = weights.group_by("lengths", "size").agg(weights=pl.len())
+    made = context.category("activation", "temporary") & (element_bytes(context) == 2) & (context.born >= 0)
+    rows = pl.DataFrame({
+        "row": np.flatnonzero(made), "lengths": lengths.filter(pl.Series(made)), "size": context.size[made],
+        "at_peak": at_peak[made],
+    }).join(weights, on=("lengths", "size"))  # fmt: skip
+    is_clear = pl.col("at_peak").sum().over("lengths", "size") <= pl.col("weights")
+    found = np.zeros(len(made), bool)
+    found[rows.filter(is_clear)["row"].to_numpy()] = True
+    unclear = rows.filter(~is_clear).unique(["lengths", "size"])
+    return found, int((unclear["weights"] * unclear["size"]).sum())
+
+
+def _advice(
+    context: AdviceContext,
+    mask: np.ndarray,
+    changes: np.ndarray,
+    replay: _Replay,
+    why: Sequence[str],
+    is_sure: bool,
+    peak_range: tuple[int, int],
+) -> Advice:
+    size, saved = context.bytes_at_peak(mask), replay.saved if replay.is_cast else replay.half
     return Advice(
         "frozen-base",
         "Keep the frozen weights in a 16-bit type",
@@ -72,22 +160,15 @@ def frozen_base(context: AdviceContext) -> Advice | None:
                 "{} are parameters that get no gradient, as of a base model under LoRA or a frozen backbone.",
                 context.share(size),
             ),
-            sentence(
-                "The replay casts the whole model on the device, activations too. Loaded in 16 bits, it would need {}.",
-                bytes_part(int(loaded.max())),
-            )
-            if is_cast
-            else "The replay loads the whole model in 16 bits, activations too: cast on the device, it would need as "
-            "much as now.",
-            *types,
+            *why,
         ],
         "from_pretrained(dtype=torch.bfloat16), or base.to(torch.bfloat16)",
         "https://huggingface.co/docs/peft/developer_guides/quantization",
-        cast,
-        share,
-        confidence="inferred" if known and (highest < peak or size >= _MIN_PEAK_SHARE * peak) else "estimate",
-        peak_range=(int(least * (1 - MARGIN)), highest),
-        evidence=FrozenEvidence(frozen_bytes=size, loaded_peak_bytes=int(loaded.max())),
+        changes,
+        share_with_cost(context.timeline, np.flatnonzero(changes), 0.0, -saved),
+        confidence="inferred" if is_sure else "estimate",
+        peak_range=peak_range,
+        evidence=FrozenEvidence(frozen_bytes=size, loaded_peak_bytes=replay.loaded_peak),
         effort=ONE_LINE,
-        line="base.to(torch.bfloat16)" if is_cast else 'base.to("cuda", torch.bfloat16)',
+        line="base.to(torch.bfloat16)" if replay.is_cast else 'base.to("cuda", torch.bfloat16)',
     )

@@ -178,3 +178,50 @@ def test_half_of_what_a_loss_made_is_a_part_of_the_bound(tmp_path: Path) -> None
     script.events.append({**event, "time_us": 10 * (len(script.events) + 1)})
     saving = advised(script.raw(), tmp_path)["accumulation"].evidence["saving"]
     assert saving["is_lower_bound"] and saving["peak_bytes"] <= 12 * 5 * MIB + (PASS + 21 * 10 * MIB) // 2 + 25 * MIB
+
+
+def zeroing(when: str) -> Script:
+    """A loop that calls ``zero_grad`` before the forward pass, after it as Lightning does, or never."""
+    script, gradients = model(), list[int]()
+
+    def zero(now: str) -> None:
+        while gradients and when == now:
+            script.free(gradients.pop(), (TORCH + "optim/optimizer.py", "zero_grad"))
+
+    for number in range(4):
+        began = len(script.events)
+        zero("before")
+        held = forward(script, "activation")
+        zero("after")
+        has_gradients = bool(gradients)
+        root = script.alloc("root", 512, (TORCH + "autograd/__init__.py", "_make_grads"), *BACKWARD)
+        for at, address in enumerate([root, *held[::-1]]):
+            script.free(address, *BACKWARD)
+            if at % 2 and not has_gradients:
+                gradients.append(script.alloc("gradient", 5 * MIB, *BACKWARD))
+        script.free(script.alloc("update", MIB, *OPTIMIZER), *OPTIMIZER)
+        script.step(number, began)
+    return script
+
+
+@pytest.mark.parametrize("has_stacks", [True, False])
+@pytest.mark.parametrize("when", ["before", "after", "never"])
+def test_gradients_that_are_freed_after_a_forward_pass(tmp_path: Path, when: str, has_stacks: bool) -> None:
+    """PyTorch 2.11 records no stack traces of frees: then their place between both passes says so."""
+    script = zeroing(when)
+    raw = script.raw()
+    for event in raw["device_traces"][0]:
+        if not has_stacks and event["action"].startswith("free"):
+            event["frames"] = []
+    given = advised(raw, tmp_path).get("keep-gradients")
+    assert (given is None) == (when == "before")
+    if given is None:
+        return
+    is_late = "are freed only after the forward pass of the next step" in given.detail[0]
+    assert is_late == (when == "after") and is_late != ("zeroed in place, or never" in given.detail[0])
+    assert given.title.startswith("Call zero_grad() before the forward pass" if is_late else "Free gradients between")
+    if is_late:
+        mended = zeroing("before")
+        assert given.evidence["saving"]["peak_bytes"] == mended.total(mended.peak) < script.total(script.peak)
+        assert bool(given.evidence["where"]) == has_stacks
+        assert has_stacks or given.evidence["where_unknown"] == "directly after the optimizer's step"

@@ -43,6 +43,9 @@ _ADAM = "(?i)adam"
 """Other optimizers have no ready one of torchao in their place."""
 _REPLICATED = r"torch/nn/parallel/(parallel_apply|data_parallel|replicate)\.py"
 """Frames of DataParallel, which keeps the state of the optimizer on one device."""
+_LIGHTNING = r"/(pytorch_)?lightning/(pytorch/)?loops/"
+"""Lightning calls ``training_step``, then ``zero_grad``, then ``backward``."""
+_LIGHTNING_LINE = "def on_train_batch_end(self, *_): self.optimizers().zero_grad()"
 MUCH_STATE = 0.4
 """Of the peak: optimizer state is moved to the CPU only where it is most of the problem, for every step then waits."""
 
@@ -159,31 +162,13 @@ def _keep_gradients(context: AdviceContext) -> Advice | None:
     if not found.mask.any():
         return _never_freed(context)
     old, innermost, events = found.mask, context.phases.innermost, context.timeline.events["stack"].to_numpy()
+    late = old & _freed_after_forward(context)
+    if 2 * context.size[late].sum() > context.size[old].sum():
+        return _freed_late(context, late, found.next_forward)
     # A forward pass that the trace joins midway is followed by the free, not by a backward pass that adds to them.
     size = int(context.size[old & context.alive_at(found.first_forward)].sum()) or context.bytes_at_peak(old)
     if not context.is_much(size):
         return None
-    moved = old & (context.phases.runs(ZERO_GRAD)[context.free_stack]) & (context.freed < len(events))
-    if 2 * context.size[moved].sum() > context.size[old].sum():
-        fraction = _until_backward(context, old, found.next_forward)
-        if not fraction:
-            return None
-        return Advice(
-            "keep-gradients",
-            sentence("Call `zero_grad()` before the forward pass, not after it"),
-            [
-                sentence(
-                    "{} of gradients from the previous step stay allocated through the forward pass.", bytes_part(size)
-                )
-            ],
-            "Optimizer.zero_grad(set_to_none=True)",
-            "https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html",
-            old,
-            fraction,
-            evidence=GradientsEvidence(in_forward_bytes=size),
-            effort=ONE_LINE,
-            line="optimizer.zero_grad(set_to_none=True)",
-        )
     if _accumulates(context, old):
         return None
     at_peak = innermost[events[context.event]] if context.event >= 0 else FORWARD
@@ -209,6 +194,47 @@ def _keep_gradients(context: AdviceContext) -> Advice | None:
         evidence=GradientsEvidence(in_forward_bytes=size),
         effort=ONE_LINE,
         line="optimizer.zero_grad(set_to_none=True)",
+    )
+
+
+def _freed_after_forward(context: AdviceContext) -> np.ndarray:
+    """Bool per allocation: freed by ``zero_grad``; or by what no stack trace says, as PyTorch 2.11 records none of
+    frees, between the last allocation of a forward pass and the first of its backward pass.
+    """
+    events = context.timeline.events["stack"].to_numpy()
+    forward = np.sort(context.born[context.forward[context.stack] & (context.born >= 0)])
+    backward = np.flatnonzero(np.diff(backward_passes(context), prepend=0))
+    next_forward, next_backward = (
+        np.append(at, len(events))[np.searchsorted(at, context.freed)] for at in (forward, backward)
+    )
+    unknown = (context.free_stack == 0) | (context.free_stack == context.stack)
+    between = unknown & (next_backward < next_forward) & (context.freed > forward.min(initial=len(events)))
+    return np.asarray((context.phases.runs(ZERO_GRAD)[context.free_stack] | between) & (context.freed < len(events)))
+
+
+def _freed_late(context: AdviceContext, late: np.ndarray, next_forward: np.ndarray) -> Advice | None:
+    _, step = np.unique(next_forward[late], return_inverse=True)
+    size = int(np.bincount(step, weights=context.size[late]).max())
+    fraction = _until_backward(context, late, next_forward) if context.is_much(size) else 0.0
+    if not fraction:
+        return None
+    line, place = "optimizer.zero_grad(set_to_none=True)", ""
+    if context.occurs(context.frames(_LIGHTNING)):
+        line, place = _LIGHTNING_LINE, "in the LightningModule"
+    elif not context.phases.runs(ZERO_GRAD)[context.free_stack[late]].any():
+        place = "directly after the optimizer's step"
+    return Advice(
+        "keep-gradients",
+        sentence("Call `zero_grad()` before the forward pass, not after it"),
+        [sentence("{} of gradients are freed only after the forward pass of the next step.", bytes_part(size))],
+        "Optimizer.zero_grad(set_to_none=True)",
+        "https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html",
+        late,
+        fraction,
+        evidence=GradientsEvidence(in_forward_bytes=size),
+        effort=ONE_LINE,
+        line=line,
+        place=place,
     )
 
 

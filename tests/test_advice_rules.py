@@ -13,6 +13,7 @@ from scripted import MIB, Script
 from test_findings_advice import BACKWARD, FORWARD, OPTIMIZER, TORCH, WEIGHTS, advised
 
 import snapreport
+from snapreport.findings.diagnosis import headline
 from snapreport.findings.model import Finding
 from snapreport.findings.run import findings
 from snapreport.snapshot import Snapshot
@@ -87,6 +88,19 @@ def test_math_kernel_without_cpp_frames(tmp_path: Path) -> None:
     taken = advice["sdpa-math-kernel"].evidence["taken_at_peak_bytes"]
     assert taken >= script.at_peak("scores") == 13 * 256 * MIB
     assert "sdpa-math-kernel" not in advised(attention(0, line).raw(), tmp_path)
+
+
+@pytest.mark.parametrize("native", [(), (("??", "at::_scaled_dot_product_attention_math"),)])
+def test_the_first_sentence_names_a_kernel_that_is_recorded(
+    tmp_path: Path, native: tuple[tuple[str, str], ...]
+) -> None:
+    """Without C++ frames a program's own product and softmax in one line look like SDPA's math kernel."""
+    script = attention(256, (*native, ("/app/model.py", "attend"), *FORWARD))
+    assert "sdpa-math-kernel" in advised(script.raw(), tmp_path)
+    first = headline(findings(snapreport.load(tmp_path / "advice.pickle")), 0)[0]
+    assert first.startswith("Scores, softmax and copies of SDPA's math kernel" if native else "Attention scores hold")
+    do = "let scaled_dot_product_attention use" if native else "use scaled_dot_product_attention with"
+    assert f": {do} a fused kernel" in first
 
 
 def in_parts(parts: int) -> Script:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
+from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, AdviceEvidence
 from snapreport.findings.attention_scores import attention_scores
 from snapreport.sentence import sentence
 
 _SDPA = "https://docs.pytorch.org/docs/stable/generated/torch.nn.functional.scaled_dot_product_attention.html"
 _CALL = "out = torch.nn.functional.scaled_dot_product_attention(q, k, v)"
 _KERNELS = "https://docs.pytorch.org/docs/stable/generated/torch.nn.attention.sdpa_kernel.html"
+
+
+class KernelEvidence(AdviceEvidence, kw_only=True):
+    """``is_math_kernel``: C++ frames show it; else one line of Python makes what it would, or the same by itself."""
+
+    is_math_kernel: bool
 
 
 def _math_kernel(context: AdviceContext) -> Advice | None:
@@ -42,6 +48,7 @@ def _math_kernel(context: AdviceContext) -> Advice | None:
         _KERNELS,
         mask,
         functions=("_scaled_dot_product_attention_math",),
+        evidence=KernelEvidence(is_math_kernel=scores.is_recorded),
         effort=ONE_LINE,
         line=line,
     )

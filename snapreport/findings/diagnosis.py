@@ -26,10 +26,7 @@ _FROM_ONE_LINE = 0.25
 _CAUSES = {
     "no-grad": ("Graphs that no backward pass uses hold", "add `torch.no_grad()`"),
     "fused-attention": ("Attention scores and their softmax hold", "use `scaled_dot_product_attention`"),
-    "sdpa-math-kernel": (
-        "Scores, softmax and copies of SDPA's math kernel hold",
-        "let `scaled_dot_product_attention` use a fused kernel",
-    ),
+    "sdpa-math-kernel": ("Attention scores hold", "use `scaled_dot_product_attention` with a fused kernel"),
     "autocast-copies": ("Autocast's 16-bit copies of the weights hold", "cast the weights once"),
     "kv-cache": ("Caches of keys and values hold", "halve them"),
     "retained-graphs": (
@@ -64,6 +61,11 @@ _CAUSES = {
     "data-on-device": ("A data set on the device holds", "keep it in host memory"),
 }
 """Subject and verb of a rule's cause, and its remedy in a few words; a rule that is not here gives its title."""
+_MATH_KERNEL = (
+    "Scores, softmax and copies of SDPA's math kernel hold",
+    "let `scaled_dot_product_attention` use a fused kernel",
+)
+"""The same where C++ frames show that kernel."""
 
 
 class Statement(Struct, frozen=True):
@@ -175,7 +177,7 @@ def _remedy(advice: Finding, here: Sequence[Finding]) -> str:
     evidence, saving = advice.evidence, advice.evidence["saving"]
     if evidence["rule"] not in _CAUSES:
         return sentence("{}.", advice.title)
-    cause, do = map(sentence, _CAUSES[evidence["rule"]])
+    cause, do = map(sentence, _MATH_KERNEL if evidence.get("is_math_kernel") else _CAUSES[evidence["rule"]])
     held = int(evidence.get("previous_bytes") or evidence.get("retained_bytes") or evidence["at_peak_bytes"])
     whole = int(saving["peak_bytes"]) + int(saving["saves_bytes"])
     is_lost = any(finding.kind == "peak" and finding.evidence.get("is_lost") for finding in here)

@@ -47,7 +47,9 @@ def share_text(part: int, whole: int) -> str:
 
 
 def duration_text(microseconds: int) -> str:
-    """``48.0 ms``, ``225 ms``, from a second on ``11.9 s``."""
+    """``48.0 ms``, ``225 ms``, from a second on ``11.9 s``, below 0.1 ms ``37 µs``."""
+    if abs(microseconds) < 100:
+        return f"{microseconds} µs"
     number, unit = (microseconds / 1e6, "s") if microseconds >= 999_500 else (microseconds / 1e3, "ms")
     return f"{number:,.{0 if number >= 99.95 else 1}f} {unit}"
 

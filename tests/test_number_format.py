@@ -11,7 +11,7 @@ from typing import Any
 import corpus
 import pytest
 
-from snapreport.number_format import bytes_text, count_text, share_text
+from snapreport.number_format import bytes_text, count_text, duration_text, share_text
 
 ASK = """([sizes, shares]) => JSON.stringify({
     sizes: sizes.map(size => snapreport.debug.format.bytes(size)),
@@ -74,3 +74,11 @@ def test_python_and_page_write_numbers_alike(report_of: Callable[..., Path], ope
 )
 def test_shares(part: int, whole: int, words: str) -> None:
     assert share_text(part, whole) == words
+
+
+@pytest.mark.parametrize(
+    ("microseconds", "words"),
+    [(0, "0 µs"), (99, "99 µs"), (100, "0.1 ms"), (48_000, "48.0 ms"), (225_300, "225 ms"), (999_500, "1.0 s")],
+)
+def test_durations(microseconds: int, words: str) -> None:
+    assert duration_text(microseconds) == words

@@ -166,6 +166,8 @@ def test_gaps_of_a_trace(is_ours: bool, tmp_path: Path) -> None:
             "5 steps: peaks 90.0 MiB to 110 MiB (±10%), highest in step 1; +2.00 MiB from step to step (median); "
             "2.0 ms each (median); step 2 took 9.0 ms.",
         ),
+        ([(10, None, 7), (10, 0, 5), (10, 0, 60)], "3 steps: peak 10.0 MiB in each."),
+        ([(10, None, 7), (10, 0, 5), (10, 0, 900)], "3 steps: peak 10.0 MiB in each; step 2 took 0.9 ms."),
         ([(2004, None, None), (2007, 0, None)], "2 steps: peak 1.96 GiB in each."),
         (
             [

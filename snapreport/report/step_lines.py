@@ -21,6 +21,8 @@ GREW = 0.01
 """Of the largest peak: what fewer than half of the steps add is named from here on."""
 SLOW = 1.5
 """A step that takes so many times the median is named."""
+LEAST_US = 100
+"""Of steps whose events lie closer together, as of one allocation each, the time between them says nothing."""
 GAP = 0.5
 """Of what it takes longer: a gap between two events that explains so much is named."""
 
@@ -57,15 +59,16 @@ def steps_text(steps: list[StepMemory], place: Callable[[int], str] = lambda _: 
     durations = [step.duration_us for step in steps if step.duration_us is not None]
     if len(durations) == len(steps):
         middle = int(np.median(durations))
-        parts.append(f"{duration_text(middle)} each (median)")
+        if middle >= LEAST_US:
+            parts.append(f"{duration_text(middle)} each (median)")
         # The first step, which loads kernels, is nearly always the longest.
         longest = 1 + int(np.argmax(durations[1:]))
         for number in (0, longest):
-            if durations[number] > SLOW * middle:
+            if durations[number] > max(SLOW * middle, middle + LEAST_US):
                 why = _gap(steps[number], durations[number] - middle, place)
                 parts.append(f"{steps[number].name} took {duration_text(durations[number])}{why}")
         waits = [step.until_next_us or 0 for step in steps[1:]]
-        if waits and max(waits) - np.median(waits) > (SLOW - 1) * middle:
+        if waits and max(waits) - np.median(waits) > max((SLOW - 1) * middle, LEAST_US):
             before = 1 + int(np.argmax(waits))
             line = place(steps[before].last_event)
             after = f"after event {count_text(steps[before].last_event)}{f' in {line}' if line else ''}"

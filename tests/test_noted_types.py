@@ -1,4 +1,6 @@
-"""Advice about number types where a recorder noted them: in planted traces, and in programs of PyTorch's own."""
+"""Advice that rests on types of numbers, and on what autograd saves, as a recorder noted them: in planted traces, and
+in programs that PyTorch runs.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,7 @@ import fake_torch
 import pytest
 from fake_torch import PROGRAMS, FakeTorch
 from scripted import MIB, Script
+from test_advice_rules import attention
 from test_findings_advice import BACKWARD, FORWARD, OPTIMIZER, TORCH, WEIGHTS, advised, rules_of
 
 import snapreport
@@ -107,6 +110,16 @@ def test_state_of_an_optimizer_in_8_bits(tmp_path: Path, kind: str, share: float
     advice = found["optimizer-state"]
     assert advice.evidence["saving"]["saves_bytes"] == 12 * 80 * MIB * share
     assert (ASSUMED in text(advice)) == (not kind)
+
+
+@pytest.mark.parametrize("saved_by", ["SoftmaxBackward0", "ExpBackward0", "PowBackward0", ""])
+def test_what_no_softmax_saves_is_no_attention(tmp_path: Path, saved_by: str) -> None:
+    """A norm of 16-bit numbers in 32 bits makes equal matrices before a smaller result, too. Where nothing was noted,
+    sizes alone say what they are.
+    """
+    script = attention(256, (("/app/model.py", "attend"), *FORWARD))
+    found = advised(noting(script, {"scores": ("float32", saved_by)}), tmp_path)
+    assert ("sdpa-math-kernel" in found) == (saved_by != "PowBackward0")
 
 
 @pytest.fixture(scope="module")

@@ -41,6 +41,9 @@ _OTHER = (
     r"|sample|generat)[^/\\]*$|/torch/optim/|/generation/"
 )
 
+_SAVES_SCORES = r"\b(Softmax|Exp|CompiledFunction)Backward"
+"""``grad_fn`` of operators that save scores; compiled code has one for all."""
+
 NEIGHBOURS = 12
 """Allocations before and after a softmax that may belong to the same call."""
 LIFE = 64
@@ -165,6 +168,7 @@ def _by_shape(
     candidate &= saved | (context.freed[births[first]] <= ends[:-1]) & (context.freed[births[second]] <= ends[1:])
     # A softmax saves its result and not the product, as a gate saves what it concatenates.
     candidate &= ~_is_saved(context, births[first])
+    candidate &= ~_lacks_softmax(context, births)[second]
     inside = _members(context)
     known: dict[tuple[int, int, int], bool] = {}
     for place in np.flatnonzero(candidate).tolist():
@@ -187,6 +191,19 @@ def _is_saved(context: AdviceContext, rows: np.ndarray) -> np.ndarray:
     np.maximum.at(last, context.stack, context.born)
     ran_again = last[context.stack[rows]] > context.born[rows]
     return np.asarray(saved | (context.alive_at(ooms[-1])[rows] & ran_again))
+
+
+def _lacks_softmax(context: AdviceContext, births: np.ndarray) -> np.ndarray:
+    """Bool per birth: autograd saves some of what is made within reach, as noted, and no softmax saves any of it. A
+    norm that computes in 32 bits in a model in 16 makes equal matrices, too.
+    """
+    saved_by = context.timeline.allocations["saved_by"].gather(births)
+    is_noted = saved_by.is_not_null().to_numpy()
+    softmax = saved_by.str.contains(_SAVES_SCORES).fill_null(False).to_numpy()
+    begin, end = (np.clip(np.arange(len(births)) + way, 0, len(births)) for way in (-NEIGHBOURS, NEIGHBOURS + 1))
+    count = [np.append(0, np.cumsum(flag)) for flag in (is_noted, softmax)]
+    noted, of_softmax = (each[end] - each[begin] for each in count)
+    return np.asarray((noted > 0) & (of_softmax == 0))
 
 
 def _is_near(context: AdviceContext, births: np.ndarray, centres: np.ndarray) -> np.ndarray:

@@ -92,7 +92,8 @@ def _at(timeline: DeviceTimeline, by_stack: StackCategories, cut: int) -> list[d
     columns = (table[name].to_numpy() for name in ("addr", "size", "alloc_event", "free_event", "stack"))
     allocated = timeline.allocated[shift:]
     reserved = int(timeline.reserved[shift])
-    said, rule = infer(Evidence(*columns, codes, lives, allocated, activity.kind, reserved, probable))
+    unnamed = np.zeros(len(codes), bool)
+    said, rule = infer(Evidence(*columns, codes, lives, allocated, activity.kind, reserved, probable, unnamed))
     size = table["size"].to_numpy()
     groups = [("inferred", name, (rule == number) & hidden) for number, name in enumerate(RULES, 1)]
     groups += [

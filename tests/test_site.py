@@ -204,6 +204,7 @@ def test_every_environment_variable_is_documented() -> None:
     rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
     documented = {re.sub("=.*", "", name) for row in rows for name in re.findall(r"`(.+?)`", row)}
     name = re.compile(r'"(_?[A-Z]+(?:_[A-Z]+)+|RANK|TERM|PYTHONPATH)"')  # one word is a column of a table, or a signal
-    sources = [path.read_text("utf-8") for path in sorted((ROOT / "snapreport").rglob("*.py"))]
+    package = Path(snapreport.__file__).parent  # of the wheel, in its tests: no checkout is beside them
+    sources = [path.read_text("utf-8") for path in sorted(package.rglob("*.py"))]
     used = {found for source in sources if "environ" in source for found in name.findall(source)}
     assert documented - {"TMPDIR"} == used

@@ -12,7 +12,7 @@ import polars as pl
 
 CUBLAS_WORKSPACE = 8_519_680  # bytes of PyTorch's default workspace, :4096:2:16:8 KiB, on all but Hopper
 HOPPER_WORKSPACE = 32 << 20
-"""Bytes on Hopper and Blackwell. Tensors have 32 MiB, too: 36 of 62 recordings of other GPUs had some."""
+"""Bytes on Hopper and Blackwell. Tensors have 32 MiB, too: 36 of 116 recordings of another GPU had some."""
 LT_WORKSPACE = 1 << 20
 """Bytes of cuBLASLt's."""
 _BESIDE = 8

@@ -43,7 +43,7 @@ def _births(context: AdviceContext) -> Births:
 
 
 def _beside_products(context: AdviceContext) -> np.ndarray:
-    """Of lines of Python: with C++ frames each operator of a line has a stack of its own."""
+    """Bool per allocation, by lines of Python: with C++ frames each operator of a line has a stack of its own."""
     columns = {
         "size": context.size, "alloc": context.born, "free": context.freed, "stack": context.calls[context.stack],
     }  # fmt: skip

@@ -104,7 +104,7 @@ def _in_16_bits(context: AdviceContext, mask: np.ndarray) -> Advice:
 
 
 def _beside_autocast(context: AdviceContext, mask: np.ndarray) -> Advice:
-    """Where autocast copies weights in 32 bits for each product, which saves the copy for its backward pass."""
+    """For weights in 32 bits under autocast: each product copies them and saves the copy for its backward pass."""
     copies, unclear = _copies(context, mask)
     copied = bytes_over_time(context.timeline, np.flatnonzero(copies))
     replay = _replay(context, mask, bytes_over_time(context.timeline, np.flatnonzero(mask)) // 2 + copied)

@@ -176,7 +176,7 @@ class DeviceFit:
         return self._laws[own]
 
     def workspaces(self, own: int) -> np.ndarray:
-        """Boolean by allocation of one recording: workspaces of convolutions, whose sizes may be others elsewhere."""
+        """Boolean by allocation of one recording: workspaces of convolutions, whose sizes may differ in others."""
         self.laws(own)
         return self._workspaces[own]
 

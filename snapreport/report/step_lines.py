@@ -22,7 +22,7 @@ GREW = 0.01
 SLOW = 1.5
 """A step that takes so many times the median is named."""
 LEAST_US = 100
-"""Of steps whose events lie closer together, as of one allocation each, the time between them says nothing."""
+"""Steps whose events are closer together, such as one allocation each, say nothing about how long a step takes."""
 GAP = 0.5
 """Of what it takes longer: a gap between two events that explains so much is named."""
 

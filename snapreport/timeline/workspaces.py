@@ -21,6 +21,7 @@ AT_ONCE = 2
 """Events after which the workspace of one product is gone."""
 _MIN_RESULTS = 2
 """Sizes of results beside which workspaces of one size are: the size of a temporary follows from that of the result."""
+_IS_WIDE = pl.col("size") == HOPPER_WORKSPACE
 
 
 def kept_workspaces(table: pl.DataFrame) -> np.ndarray:
@@ -29,40 +30,52 @@ def kept_workspaces(table: pl.DataFrame) -> np.ndarray:
     table: ``size`` bytes, ``alloc`` and ``free`` events (negative outside of the trace), ``stack`` (0 for none),
     ``engine``, whether a thread of the autograd engine allocated it, ``is_parameter``, ``is_named``, whether a recorder
     said what it is.
-
-    In the first run of its line, with cuBLASLt's directly after it, or with a result that is freed before the line runs
-    again; and the only one there that stays. From before the trace, the only one without a name where parameters have
-    names, with the only one of cuBLASLt's size. The engine's thread has no stack: the only one that stays there, where
-    another was found and no parameter could have a gradient of 32 MiB.
     """
-    rows = table.with_row_index("row").filter(pl.col("alloc") >= 0).sort("alloc").with_columns(end=_end())
-    is_wide = pl.col("size") == HOPPER_WORKSPACE
-    lines = rows.filter(pl.col("stack") > 0).with_columns(
+    rows = table.with_row_index("row")
+    traced = rows.filter(pl.col("alloc") >= 0).sort("alloc").with_columns(end=_end())
+    found = np.zeros(len(table), bool)
+    found[_of_lines(traced)] = True
+    if table["is_named"].any():
+        found[_from_before(rows)] = True
+    if found.any() and not len(table.filter(_IS_WIDE & pl.col("is_parameter"))):
+        found[_of_the_engine(traced)] = True
+    return found
+
+
+def _of_lines(traced: pl.DataFrame) -> np.ndarray:
+    """Rows: in the first run of its line, with cuBLASLt's directly after it, or with a result that is freed before the
+    line runs again; and the only one there that stays.
+    """
+    lines = traced.filter(pl.col("stack") > 0).with_columns(
         first=pl.col("alloc").min().over("stack"), last=pl.col("alloc").max().over("stack")
     )
     stays = pl.col("end") > pl.col("last")
-    wide = lines.filter(is_wide & stays & (pl.col("alloc") - pl.col("first") <= _BESIDE))
+    wide = lines.filter(_IS_WIDE & stays & (pl.col("alloc") - pl.col("first") <= _BESIDE))
     wide = wide.filter(pl.len().over("stack") == 1)
     near = wide.select("row", "stack", wide="alloc").join(lines.drop("row"), on="stack")
     near = near.filter(((pl.col("alloc") - pl.col("wide")).abs() <= _BESIDE) & (pl.col("alloc") != pl.col("wide")))
     is_result = (pl.col("free") - pl.col("alloc") > AT_ONCE) & (pl.col("free") < pl.col("last"))
     is_lt = (pl.col("size") == LT_WORKSPACE) & stays & (pl.col("alloc") - pl.col("wide")).is_between(1, AT_ONCE)
-    of_lines = near.filter(is_result | is_lt)["row"].unique().to_numpy()
-    found = np.zeros(len(table), bool)
-    found[of_lines] = True
-    older = table.with_row_index("row").filter((pl.col("alloc") < 0) & ~pl.col("is_named"))
-    older = older.filter(is_wide | (pl.col("size") == LT_WORKSPACE)).filter(pl.len().over("size") == 1)
-    if table["is_named"].any() and len(older.filter(is_wide)) == 1:
-        found[older["row"].to_numpy()] = True
-    if found.any() and not len(table.filter(is_wide & pl.col("is_parameter"))):
-        engine = rows.filter(pl.col("engine"))
-        wide = engine.filter(is_wide)
-        mine = wide.filter(pl.col("free") < 0)
-        if not len(mine) and len(wide):  # a temporary of the last pass outlives what is allocated there, too
-            mine = wide.filter((pl.col("end") > engine["alloc"].max()) & (pl.col("alloc") < engine["alloc"].median()))
-        if len(mine) == 1:
-            found[mine["row"].to_numpy()] = True
-    return found
+    return near.filter(is_result | is_lt)["row"].unique().to_numpy()
+
+
+def _from_before(rows: pl.DataFrame) -> np.ndarray:
+    """Rows: where parameters have names, the only one from before the trace without one, with cuBLASLt's."""
+    older = rows.filter((pl.col("alloc") < 0) & ~pl.col("is_named") & (_IS_WIDE | (pl.col("size") == LT_WORKSPACE)))
+    older = older.filter(pl.len().over("size") == 1)
+    return older["row"].to_numpy() if len(older.filter(_IS_WIDE)) else np.zeros(0, np.int64)
+
+
+def _of_the_engine(traced: pl.DataFrame) -> np.ndarray:
+    """Rows: the only one of autograd's thread that stays, where no parameter has a gradient of 32 MiB: it has no stack.
+    Without one that is never freed, of its earlier half: a temporary of the last pass outlives all there, too.
+    """
+    engine = traced.filter(pl.col("engine"))
+    wide = engine.filter(_IS_WIDE)
+    mine = wide.filter(pl.col("free") < 0)
+    if not len(mine) and len(wide):
+        mine = wide.filter((pl.col("end") > engine["alloc"].max()) & (pl.col("alloc") < engine["alloc"].median()))
+    return mine["row"].to_numpy() if len(mine) == 1 else np.zeros(0, np.int64)
 
 
 def beside_kept(table: pl.DataFrame, workspaces: np.ndarray) -> np.ndarray:

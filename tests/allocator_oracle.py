@@ -7,8 +7,7 @@ the start (or one whose initial state is given as segments and blocks) and store
 
 from __future__ import annotations
 
-from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 MIB = 1024 * 1024
@@ -145,7 +144,8 @@ class Replay:
         block[2:] = [0, FREE]
 
     def state(self) -> list[Segment]:
-        return sorted(deepcopy(self.segments), key=lambda s: s.address)
+        copies = [replace(segment, blocks=[list(block) for block in segment.blocks]) for segment in self.segments]
+        return sorted(copies, key=lambda s: s.address)
 
     def parts(self) -> tuple[int, int, int]:
         """(rounding, holes beside blocks in use, unused segments) in bytes."""

@@ -16,12 +16,15 @@ from typing import TYPE_CHECKING, Any
 import name_oracle
 import oracle
 
+import snapreport
+
 if TYPE_CHECKING:
     from snapreport.snapshot import Snapshot
 
 ROOT = Path(__file__).resolve().parent.parent
 REAL = Path(os.environ.get("SNAPREPORT_REAL_SNAPSHOTS", ROOT.parent / "shared" / "snapshots"))
-SAMPLES = ROOT / "snapreport" / "samples"
+# Of the package that is tested, which may be installed elsewhere.
+SAMPLES = Path(snapreport.__file__).parent / "samples"
 NODE_MODULES = Path(os.environ.get("SNAPREPORT_NODE_MODULES", ROOT / "static" / "node_modules"))
 WITNESSES = ROOT / "tests" / "recordings" / "witnesses"
 NO_REAL = "no real snapshots at ../shared/snapshots: only generated ones were tested"

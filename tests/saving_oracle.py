@@ -17,11 +17,14 @@ from snapreport.snapshot import Snapshot
 
 def failures(device: oracle.Device) -> list[int]:
     """``oom`` events, but those after which the next allocation has the same stack: the line went on."""
-    frames = [[tuple(f.values()) for f in e.get("frames") or ()] for e in device.events]
+
+    def frames(event: int) -> list[tuple[Any, ...]]:
+        return [tuple(frame.values()) for frame in device.events[event].get("frames") or ()]
+
     births = [i for i, e in enumerate(device.events) if e["action"] == "alloc"]
     ooms = [i for i, e in enumerate(device.events) if e["action"] == "oom"]
     following = {i: next((b for b in births if b > i), None) for i in ooms}
-    return [i for i, b in following.items() if b is None or frames[b] != frames[i]]
+    return [i for i, b in following.items() if b is None or frames(b) != frames(i)]
 
 
 def with_failures(device: oracle.Device) -> oracle.Device:

@@ -1,0 +1,220 @@
+"""Advice about gradients that stay allocated through the next forward pass."""
+
+from __future__ import annotations
+
+import numpy as np
+from msgspec import Struct
+
+from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, AdviceEvidence
+from snapreport.findings.graphs import backward_passes
+from snapreport.findings.saving import bytes_over_time, peak_without_spans, share_with_cost
+from snapreport.sentence import bytes_part, sentence
+from snapreport.timeline.phases import FORWARD, OPTIMIZER_STEP, ZERO_GRAD
+
+FEWEST_PASSES = 3
+"""Backward passes that find a gradient allocated, where no optimizer step shows."""
+_LIGHTNING = r"/(pytorch_)?lightning/(pytorch/)?loops/"
+"""Lightning calls ``training_step``, then ``zero_grad``, then ``backward``."""
+_LIGHTNING_LINE = "def on_train_batch_end(self, *_): self.optimizers().zero_grad()"
+
+
+class GradientsEvidence(AdviceEvidence, kw_only=True):
+    in_forward_bytes: int
+
+
+class _OldGradients(Struct, frozen=True):
+    """Gradients that an optimizer step has used, and that are still allocated in the next forward pass.
+
+    mask: Bool per allocation. next_forward: Int64 per allocation, where that begins. first_forward: an event.
+    """
+
+    mask: np.ndarray
+    next_forward: np.ndarray
+    first_forward: int
+
+
+def _old_gradients(context: AdviceContext) -> _OldGradients | None:
+    """None where no forward pass is recorded."""
+    innermost = context.phases.innermost
+    events = context.timeline.events["stack"].to_numpy()
+    steps = np.flatnonzero(innermost[events] == OPTIMIZER_STEP)
+    forward = np.sort(context.born[(innermost[context.stack] == FORWARD) & (context.born >= 0)])
+    if not len(forward):
+        return None
+    # Used by an optimizer step since they were made, or made before the trace.
+    next_step = np.append(steps, len(events))[np.searchsorted(steps, context.born, "right")]
+    used_at = np.where(context.born < 0, -1, next_step)
+    next_forward = np.append(forward, len(events) + 1)[np.searchsorted(forward, used_at, "right")]
+    old = context.category("gradient") & (next_forward < context.freed)
+    return _OldGradients(old, next_forward, int(forward[0]))
+
+
+def keep_gradients(context: AdviceContext) -> Advice | None:
+    """Gradients of an earlier step, still allocated during a forward pass."""
+    if not context.trains:
+        return None
+    found = context.remember("old gradients", lambda: _old_gradients(context))
+    if found is None:
+        return None
+    if not found.mask.any():
+        return _never_freed(context)
+    old, innermost, events = found.mask, context.phases.innermost, context.timeline.events["stack"].to_numpy()
+    late = old & _freed_after_forward(context)
+    if 2 * context.size[late].sum() > context.size[old].sum():
+        return _freed_late(context, late, found.next_forward)
+    # A forward pass that the trace joins midway is followed by the free, not by a backward pass that adds to them.
+    size = int(context.size[old & context.alive_at(found.first_forward)].sum()) or context.bytes_at_peak(old)
+    if not context.is_much(size):
+        return None
+    if _accumulates(context, old):
+        return None
+    at_peak = innermost[events[context.event]] if context.event >= 0 else FORWARD
+    by_step = bool(at_peak == OPTIMIZER_STEP)
+    steps = (context.phases.runs(OPTIMIZER_STEP) | context.phases.runs(ZERO_GRAD))[events]
+    needed = by_step or not _until_each_backward(context, old, steps)
+    user = "the optimizer's step needs" if by_step else "further micro-batches need"
+    stays = sentence("The peak stays, because {user} them; the forward pass gains that much room.", user=user)
+    return Advice(
+        "keep-gradients",
+        sentence("Free gradients between steps: `zero_grad(set_to_none=True)`"),
+        [
+            sentence(
+                "{} of gradients stay allocated through the forward pass: they are zeroed in place, or never.",
+                bytes_part(size),
+            )
+        ]
+        + [stays] * needed,
+        "Optimizer.zero_grad(set_to_none=True)",
+        "https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html",
+        old,
+        spares_peak=needed,
+        evidence=GradientsEvidence(in_forward_bytes=size),
+        effort=ONE_LINE,
+        line="optimizer.zero_grad(set_to_none=True)",
+    )
+
+
+def _freed_after_forward(context: AdviceContext) -> np.ndarray:
+    """Bool per allocation: freed by ``zero_grad``; or by what no stack trace says, as PyTorch 2.11 records none of
+    frees, between the last allocation of a forward pass and the first of its backward pass.
+    """
+    events = context.timeline.events["stack"].to_numpy()
+    forward = np.sort(context.born[context.forward[context.stack] & (context.born >= 0)])
+    backward = np.flatnonzero(np.diff(backward_passes(context), prepend=0))
+    next_forward, next_backward = (
+        np.append(at, len(events))[np.searchsorted(at, context.freed)] for at in (forward, backward)
+    )
+    unknown = (context.free_stack == 0) | (context.free_stack == context.stack)
+    between = unknown & (next_backward < next_forward) & (context.freed > forward.min(initial=len(events)))
+    return np.asarray((context.phases.runs(ZERO_GRAD)[context.free_stack] | between) & (context.freed < len(events)))
+
+
+def _freed_late(context: AdviceContext, late: np.ndarray, next_forward: np.ndarray) -> Advice | None:
+    _, step = np.unique(next_forward[late], return_inverse=True)
+    size = int(np.bincount(step, weights=context.size[late]).max())
+    fraction = _until_backward(context, late, next_forward) if context.is_much(size) else 0.0
+    if not fraction:
+        return None
+    line, place = "optimizer.zero_grad(set_to_none=True)", ""
+    if context.occurs(context.frames(_LIGHTNING)):
+        line, place = _LIGHTNING_LINE, "in the LightningModule"
+    elif not context.phases.runs(ZERO_GRAD)[context.free_stack[late]].any():
+        place = "directly after the optimizer's step"
+    return Advice(
+        "keep-gradients",
+        sentence("Call `zero_grad()` before the forward pass, not after it"),
+        [sentence("{} of gradients are freed only after the forward pass of the next step.", bytes_part(size))],
+        "Optimizer.zero_grad(set_to_none=True)",
+        "https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html",
+        late,
+        fraction,
+        evidence=GradientsEvidence(in_forward_bytes=size),
+        effort=ONE_LINE,
+        line=line,
+        place=place,
+    )
+
+
+def _never_freed(context: AdviceContext) -> Advice | None:
+    """Gradients that several backward passes find allocated, where no step and no ``zero_grad`` allocates or frees."""
+    stacks, passes = context.timeline.events["stack"].to_numpy(), backward_passes(context)
+    if (context.phases.runs(OPTIMIZER_STEP) | context.phases.runs(ZERO_GRAD))[stacks].any():
+        return None
+    last = passes[np.minimum(context.freed, len(passes) - 1)]
+    old = context.category("gradient") & (context.born >= 0)
+    old &= last - passes[np.maximum(context.born, 0)] >= FEWEST_PASSES
+    size = context.bytes_at_peak(old)
+    if not context.is_much(size):
+        return None
+    # Each forward pass begins after a step.
+    forward = context.forward[stacks]
+    first = np.flatnonzero(forward)[np.unique(passes[forward], return_index=True)[1]]
+    steps = np.zeros(len(stacks), bool)
+    steps[first] = True
+    fraction = _until_each_backward(context, old, steps)
+    if not fraction:
+        return None
+    return Advice(
+        "keep-gradients",
+        sentence("Free gradients between steps: `zero_grad(set_to_none=True)`"),
+        [
+            sentence(
+                "{} of gradients stay allocated through {} backward passes: they are zeroed in place, or further "
+                "micro-batches add to them.",
+                bytes_part(size),
+                int(passes[-1]),
+            ),
+            "No optimizer step is recorded, as of SGD without momentum, which allocates nothing.",
+        ],
+        "Optimizer.zero_grad(set_to_none=True)",
+        "https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html",
+        old,
+        fraction,
+        confidence="estimate",
+        evidence=GradientsEvidence(in_forward_bytes=size),
+        effort=ONE_LINE,
+        line="optimizer.zero_grad(set_to_none=True)",
+    )
+
+
+def _until_backward(context: AdviceContext, old: np.ndarray, next_forward: np.ndarray) -> float:
+    """The share of these gradients that may be taken out without saving more than it saves to free each of them from
+    the next forward pass up to the next backward pass, which may make it again; 0 where that is nothing.
+    """
+    timeline, rows = context.timeline, np.flatnonzero(old)
+    last = len(timeline.events)
+    backward = np.flatnonzero(np.diff(backward_passes(context), prepend=0))
+    starts = next_forward[rows]
+    ends = np.minimum(np.append(backward, last)[np.searchsorted(backward, starts, "right")], context.freed[rows])
+    size, born = context.size[rows], context.born[rows]
+    without = peak_without_spans(timeline, starts, np.where(ends < last, ends, -1), size)[0]
+    freed = np.where(context.freed[rows] < last, context.freed[rows], -1)
+    for parts in range(16, 0, -1):
+        if peak_without_spans(timeline, born, freed, np.floor(size * (parts / 16)).astype(np.int64))[0] >= without:
+            return parts / 16
+    return 0.0
+
+
+def _until_each_backward(context: AdviceContext, old: np.ndarray, steps: np.ndarray) -> float:
+    """The share of gradients that are never freed which leaves as much as to free them after each step: the first
+    backward pass after it makes them again, one after another, and further micro-batches need them. steps: Bool
+    per event.
+    """
+    events = context.timeline.events["stack"].to_numpy()
+    place = np.arange(len(events))
+    begins = np.diff(backward_passes(context), prepend=0) > 0
+    stepped, begun = (np.maximum.accumulate(np.where(flag, place, -1)) for flag in (steps, begins))
+    passes = np.cumsum(begins) - np.append(0, np.cumsum(begins))[stepped + 1]
+    stops = np.append(np.flatnonzero(steps | context.forward[events]), len(events))
+    ends = stops[np.searchsorted(stops, begun, "right")]
+    part = np.where(passes == 0, 1.0, np.where(passes == 1, (ends - place) / np.maximum(ends - begun, 1), 0.0))
+    rows = np.flatnonzero(old)
+    gone = np.append(0.0, np.clip(part, 0.0, 1.0)) * bytes_over_time(context.timeline, rows)
+    return share_with_cost(context.timeline, rows, 0.0, -gone.astype(np.int64))
+
+
+def _accumulates(context: AdviceContext, old: np.ndarray) -> bool:
+    """Whether the gradients are those of micro-batches: the trace has backward passes and never a step or zero_grad."""
+    runs = context.phases.runs
+    stacks = np.unique(context.timeline.events["stack"].to_numpy())
+    return not (runs(OPTIMIZER_STEP)[stacks].any() or runs(ZERO_GRAD)[stacks].any()) and bool(old.any())

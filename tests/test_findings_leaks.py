@@ -74,7 +74,7 @@ def test_no_leak_is_told_in_real_snapshots(real_path: Path) -> None:
 
 
 def test_the_staircase_is_what_a_plain_replay_gives() -> None:
-    snapshot = planted("leak")
+    snapshot = planted("leak", **corpus.GENERATED["leak"][1])
     timeline = snapshot.timeline(0)
     finding = leak_findings(snapshot, timeline)[0]
     bounds = finding.evidence["bounds"]

@@ -1,0 +1,70 @@
+"""What is said of each small recording in the repository, as text: ``python tests/answers.py`` writes it to
+tests/recordings/answers after a change that is meant. Read the difference before it is committed: each line of it is
+what a user will read of such a program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+
+import snapreport
+from snapreport.findings.diagnosis import headline
+from snapreport.findings.run import findings
+from snapreport.snapshot import Snapshot
+
+RECORDINGS = Path(__file__).parent / "recordings"
+ANSWERS = RECORDINGS / "answers"
+HEAD = "== "
+
+
+def paths() -> list[Path]:
+    """Recordings by folder; those of another version of PyTorch's allocator alone have tests of their own."""
+    return sorted(path for path in RECORDINGS.glob("*/*.pickle.xz") if path.parent.name != "allocator")
+
+
+def answer(path: Path) -> str:
+    snapshot = snapreport.load(path)
+    found = findings(snapshot)
+    lines = []
+    for device in snapshot.devices:
+        lines += [f"{device}: {sentence}" for sentence in headline(found, device)]
+        lines += [f"  {line}" for line in _numbers(snapshot, device)]
+    for finding in found:
+        lines.append(f"- {finding.device}: {finding.title} [{finding.confidence}]")
+        lines += [f"  {sentence}" for sentence in finding.detail]
+    return "\n".join(lines) + "\n"
+
+
+def _numbers(snapshot: Snapshot, device: int) -> Iterator[str]:
+    """What the rules work with: categories and phases of the bytes, steps, layers."""
+    table = snapshot.allocations(device)
+    shares = table.group_by(pl.col("category").cast(pl.String).fill_null("none")).agg(pl.col("size").sum(), pl.len())
+    for category, size, count in shares.sort("category").rows():
+        yield f"{category}: {size:,} bytes in {count:,}"
+    steps = snapshot.steps(device)
+    if len(steps):
+        ends = " ".join(f"{first}-{last}" for first, last in steps.select("first_event", "last_event").rows()[:20])
+        yield f"{len(steps)} steps: {ends}"
+
+
+def accepted(path: Path) -> str:
+    """The text of a recording that was read; "" where there is none."""
+    file = ANSWERS / f"{path.parent.name}.txt"
+    whole = file.read_text(encoding="utf-8") if file.exists() else ""
+    return whole.partition(f"{HEAD}{path.name}\n")[2].partition(HEAD)[0]
+
+
+def main() -> None:
+    ANSWERS.mkdir(exist_ok=True)
+    told: dict[str, str] = {}
+    for path in paths():
+        told[path.parent.name] = told.get(path.parent.name, "") + f"{HEAD}{path.name}\n{answer(path)}"
+    for folder, text in told.items():
+        (ANSWERS / f"{folder}.txt").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,21 @@
+"""Whatever is said of a recording in the repository was read by somebody: a change of a rule shows here as the sentences
+and numbers that it changes (tests/answers.py).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import answers
+import pytest
+
+
+@pytest.mark.parametrize("path", answers.paths(), ids=lambda path: f"{path.parent.name}/{path.name.partition('.')[0]}")
+def test_said_as_it_was_read(path: Path) -> None:
+    assert answers.answer(path).splitlines() == answers.accepted(path).splitlines(), "read it, then: tests/answers.py"
+
+
+def test_no_answer_without_a_recording() -> None:
+    told = [line for file in sorted(answers.ANSWERS.iterdir()) for line in file.read_text(encoding="utf-8").splitlines()]
+    names = [line.removeprefix(answers.HEAD) for line in told if line.startswith(answers.HEAD)]
+    assert names == [path.name for path in answers.paths()]

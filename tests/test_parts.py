@@ -150,6 +150,44 @@ def test_steps_keep_their_numbers() -> None:
     assert part.events(device)["time_us"].to_list() == snapshot.events(device)["time_us"].to_list()[first : last + 1]
 
 
+def test_steps_and_spans_are_cut_where_the_part_is() -> None:
+    snapshot = snapreport.load(corpus.path_of("zeroed.pickle.xz"))
+    whole = snapshot.timeline(0).annotated.spans
+    first, last = whole.select("first_event", "last_event").row(0)
+    cuts = [(first, last + 1), (first + 1, last + 1), (first, last), (first + 3, last - 4)]
+    for begin, end in cuts:
+        part = snapshot.part(events=(begin, end))
+        (span,) = part.timeline(0).annotated.spans.rows(named=True)
+        starts, ends = begin == first, end == last + 1
+        assert (span["first_event"], span["last_event"]) == (0, end - 1 - begin)
+        assert (span["starts"], span["ends"]) == (starts, ends)
+        assert (span["start_us"], span["end_us"]) == (
+            whole["start_us"][0] if starts else None,
+            whole["end_us"][0] if ends else None,
+        )
+        steps = snapshot.steps(0).filter((pl.col("first_event") < end) & (pl.col("last_event") >= begin))
+        assert part.steps(0).select("first_event", "last_event").rows() == [
+            (max(one, begin) - begin, min(other, end - 1) - begin)
+            for one, other in steps.select("first_event", "last_event").rows()
+        ]
+
+
+def test_only_what_is_freed_in_the_part_has_a_free() -> None:
+    part = snapreport.load(corpus.path_of("small")).part(events=(1000, 2000))
+    table = part.allocations(0)
+    is_freed = (table["free_event"] >= 0) | (table["free_requested_event"] >= 0)
+    assert 0 < is_freed.sum() < len(table)
+    assert (table.filter(~is_freed)["free_stack"] == 0).all() and (table.filter(is_freed)["free_stack"] > 0).all()
+
+
+def test_lost_events_are_those_before_the_first() -> None:
+    snapshot = snapreport.load(corpus.path_of("truncated"))
+    overflowed = snapshot.timeline(0).overflowed
+    assert overflowed is not False
+    parts = [snapshot.part(events=cut).timeline(0).overflowed for cut in ((0, 50), (1, 50), (None, None))]
+    assert parts == [overflowed, False, overflowed]
+
+
 def test_the_failure_at_the_end_stays() -> None:
     path = corpus.path_of("oom")
     whole, part = snapreport.load(path), snapreport.load(path, last=50)

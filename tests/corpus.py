@@ -30,12 +30,12 @@ WITNESSES = ROOT / "tests" / "recordings" / "witnesses"
 NO_REAL = "no real snapshots at ../shared/snapshots: only generated ones were tested"
 # Every preset of the generator, cut to what the oracle replays in a second, and cases that the presets lack.
 GENERATED: dict[str, tuple[str | None, dict[str, Any]]] = {
-    "training": ("training", {"layers": 6}),
+    "training": ("training", {}),
     "small": ("small", {}),
     "serving": ("serving", {"events": 4000}),
-    "oom": ("oom", {"steps": 2}),
+    "oom": ("oom", {}),
     "fragmentation": ("fragmentation", {}),
-    "leak": ("leak", {"steps": 8}),
+    "leak": ("leak", {"steps": 10}),
     "churn": ("churn", {"steps": 6}),
     "expandable": ("expandable", {"layers": 6}),
     "multi-gpu": ("multi-gpu", {"steps": 2, "devices": 3, "layers": 6}),

@@ -1,5 +1,5 @@
-"""Whatever is said of a recording in the repository was read by somebody: a change of a rule shows here as the sentences
-and numbers that it changes (tests/answers.py).
+"""Whatever is said of a recording in the repository was read by somebody: a change of a rule shows here as the
+sentences and numbers that it changes (tests/answers.py).
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ def test_said_as_it_was_read(path: Path) -> None:
 
 
 def test_no_answer_without_a_recording() -> None:
-    told = [line for file in sorted(answers.ANSWERS.iterdir()) for line in file.read_text(encoding="utf-8").splitlines()]
+    told = [
+        line for file in sorted(answers.ANSWERS.iterdir()) for line in file.read_text(encoding="utf-8").splitlines()
+    ]
     names = [line.removeprefix(answers.HEAD) for line in told if line.startswith(answers.HEAD)]
     assert names == [path.name for path in answers.paths()]

@@ -21,3 +21,8 @@ def test_no_answer_without_a_recording() -> None:
     ]
     names = [line.removeprefix(answers.HEAD) for line in told if line.startswith(answers.HEAD)]
     assert names == [path.name for path in answers.paths()]
+
+
+def test_every_sentence_begins_with_a_capital_or_a_name() -> None:
+    told = [line for path in answers.paths() for line in answers.accepted(path).splitlines()]
+    assert not [line for line in told if line.strip().startswith("allocations without a stack trace")]

@@ -64,7 +64,7 @@ def leak_verdict(
             "unknown",
             sentence(
                 "{} grew {} times in {over}, to {}: a leak, or a cache that fills. Record more steps.",
-                names.place(most.stack),
+                names.subject(most.stack),
                 most.growths,
                 bytes_part(most.bytes),
                 over=over,
@@ -76,7 +76,7 @@ def leak_verdict(
     stack, growth = single[0]
     once = sentence(
         "{} grew once, by {}, in the {} {unit} of {}",
-        names.place(stack),
+        names.subject(stack),
         bytes_part(growth.bytes),
         _ordinal(growth.at + 1),
         count_text(repetitions.finished),

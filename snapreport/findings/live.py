@@ -10,6 +10,7 @@ import polars as pl
 
 from snapreport.contracts.finding import Row
 from snapreport.memoize import memoize
+from snapreport.number_format import upper_first
 from snapreport.reading.recording import Recording
 from snapreport.sentence import Sentence, place_part, stack_part
 from snapreport.snapshot import Snapshot
@@ -86,6 +87,11 @@ class Names:
     def place(self, stack: int) -> str:
         """``forward dit.py:83``, without what launched it."""
         return self._named(stack, own_places(self._recording)[stack])
+
+    def subject(self, stack: int) -> str:
+        """Likewise, where a sentence begins."""
+        place = self.place(stack)
+        return upper_first(place) if place == NO_STACK_TRACE else place
 
     def _named(self, stack: int, name: str) -> str:
         frame = int(self.frames[stack])

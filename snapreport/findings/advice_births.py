@@ -7,10 +7,13 @@ import polars as pl
 from msgspec import Struct
 
 from snapreport.findings.advice_context import AdviceContext
+from snapreport.integers import is_among
 from snapreport.timeline.phases import FORWARD
 from snapreport.timeline.workspaces import CUBLAS_WORKSPACE, beside_products
 
 LINEAR = r"torch/nn/modules/linear\.py forward$"
+_FEWEST_GROWING = 3
+"""Allocations of a line, each larger than the one before: two sizes may rise by chance."""
 
 
 class Births(Struct, frozen=True):
@@ -48,3 +51,17 @@ def _beside_products(context: AdviceContext) -> np.ndarray:
         "size": context.size, "alloc": context.born, "free": context.freed, "stack": context.calls[context.stack],
     }  # fmt: skip
     return beside_products(pl.DataFrame(columns))
+
+
+def growing_lines(context: AdviceContext) -> np.ndarray:
+    """Bool per allocation: of a stack whose every allocation is larger than its last, as of a tensor to which each
+    iteration concatenates more: the next one is computed from it.
+    """
+    return context.remember("growing lines", lambda: _growing_lines(context))
+
+
+def _growing_lines(context: AdviceContext) -> np.ndarray:
+    every = births(context)
+    grows = (pl.col("size").diff().drop_nulls() > 0).all() & (pl.len() >= _FEWEST_GROWING)
+    table = pl.DataFrame({"stack": every.stack, "size": every.size}).group_by("stack").agg(grows=grows)
+    return is_among(context.stack, table.filter("grows")["stack"].to_numpy())

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import polars as pl
 
+from snapreport.findings.advice_births import growing_lines
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, AdviceEvidence
 from snapreport.findings.graphs import dropped_graphs
 from snapreport.findings.repeated_layers import MAX_OUTPUT_RATIO
@@ -203,6 +204,7 @@ def _late_outputs(context: AdviceContext) -> np.ndarray:
     mask = np.zeros(len(size), bool)
     # Not a workspace beside the output: in PyTorch 2.15 each matrix product allocates its own, and frees it at once.
     kept = (born >= 0) & (size >= 1 << 20) & (freed - born > AT_ONCE) & ~context.category("input")
+    kept &= ~growing_lines(context)
     rows = np.flatnonzero(kept & (stack > 0) & is_among(context.phases.innermost, (FORWARD, NONE))[stack])
     if not len(rows):
         return mask

@@ -7,7 +7,7 @@ from math import isqrt
 import numpy as np
 import polars as pl
 
-from snapreport.findings.advice_births import births
+from snapreport.findings.advice_births import births, growing_lines
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
 from snapreport.findings.live import names_of
 from snapreport.sentence import sentence
@@ -39,6 +39,7 @@ def expanded_mask(context: AdviceContext) -> Advice | None:
         (size[1:] % np.maximum(size[:-1], 1) == 0)
         & (size[1:] >= _FEWEST_COPIES * size[:-1])
         & ~np.isin(size[:-1], others)
+        & ~growing_lines(context)[rows[1:]]
     )
     # A mask has no gradient, and nothing else in the pass is as large but other masks.
     of_size = pl.DataFrame({"size": size, "stack": stack}).group_by("size").agg(pl.col("stack").n_unique())

@@ -18,6 +18,7 @@ from fake_torch import PROGRAMS, FakeTorch
 import snapreport
 from benchmarks.leaks import allowed_exits
 from snapreport.findings.live_at_end import leaks_of
+from snapreport.findings.run import findings
 
 MIB = 1 << 20
 RECORDINGS = Path(__file__).parent / "recordings" / "leaks"
@@ -50,6 +51,12 @@ def test_what_was_freed_at_the_end_is_counted_to_the_byte(name: str) -> None:
     at_end = timeline.allocations.filter(timeline.allocations["free_event"] < 0)["id"]
     freed = int(rows.filter(~rows["id"].is_in(at_end.implode()))["size"].sum())
     assert leak.evidence["freed_bytes"] == freed
+
+
+def test_a_tensor_that_is_concatenated_is_no_output_and_no_mask() -> None:
+    """The next one is computed from it, and its size is a multiple of what is added."""
+    found = findings(snapreport.load(RECORDINGS / "2.15.0_concatenated.pickle.xz"))
+    assert {finding.kind for finding in found} == {"leak", "live_at_end", "peak"}
 
 
 def test_too_few_growths_are_unknown_and_say_how_many() -> None:

@@ -200,6 +200,8 @@ def _collect(context: AdviceContext) -> Advice | None:
         if replayed is None
         else sentence(": retries {} → {} (replayed)", replayed.retries_before, replayed.retries_after)
     )
+    # The title's number: the finding leaves out those of the warm-up.
+    retries = finding.evidence["retries"] if replayed is None else replayed.retries_before
     times, takes = _churn_time(context, "retry", "Retries")
     return Advice(
         "garbage-collection-threshold",
@@ -207,7 +209,7 @@ def _collect(context: AdviceContext) -> Advice | None:
         [
             sentence(
                 "{} found no memory, released everything cached and tried again.",
-                plural(finding.evidence["retries"], "request"),
+                plural(retries, "request"),
             ),
             sentence(
                 "garbage_collection_threshold:0.8 releases old cached blocks earlier. It works only after "

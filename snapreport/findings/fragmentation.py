@@ -271,9 +271,9 @@ def _oversized(timeline: DeviceTimeline) -> list[Finding]:
             ),
             detail=[
                 sentence(
-                    "When most was reserved, {} were in unused segments and {} in free parts of others.",
+                    "When most was reserved, {} were in unused segments{parts}.",
                     bytes_part(free),
-                    bytes_part(split),
+                    parts=sentence(" and {} in free parts of others", bytes_part(split)) if split else "",
                 ),
                 *_out_of_reach(timeline, at, first, idle),
             ],

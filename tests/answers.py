@@ -39,7 +39,7 @@ def answer(path: Path) -> str:
 
 
 def _numbers(snapshot: Snapshot, device: int) -> Iterator[str]:
-    """What the rules work with: categories and phases of the bytes, steps, layers."""
+    """What the rules work with: bytes by category, and steps."""
     table = snapshot.allocations(device)
     shares = table.group_by(pl.col("category").cast(pl.String).fill_null("none")).agg(pl.col("size").sum(), pl.len())
     for category, size, count in shares.sort("category").rows():

@@ -23,6 +23,6 @@ def test_no_answer_without_a_recording() -> None:
     assert names == [path.name for path in answers.paths()]
 
 
-def test_every_sentence_begins_with_a_capital_or_a_name() -> None:
+def test_what_has_no_stack_trace_begins_with_a_capital() -> None:
     told = [line for path in answers.paths() for line in answers.accepted(path).splitlines()]
     assert not [line for line in told if line.strip().startswith("allocations without a stack trace")]

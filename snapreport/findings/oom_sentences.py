@@ -20,7 +20,7 @@ MIN_SHARE = 0.01
 PIN_SHARE = 0.1
 """Of the request: less in segments that one line keeps from being released is left out."""
 OTHERS_SHARE = 0.1
-"""Of the device: less of other processes is said in the basis only. A context takes 0.5 GiB of 16 to 140."""
+"""Of the device: where other processes hold less, only the details say so. A context takes 0.5 GiB of 16 to 140."""
 OUTSIDE = "the CUDA context, NCCL, cudaMallocAsync and pluggable allocators, other processes"
 """Users of device memory that no trace shows."""
 _REASON = {

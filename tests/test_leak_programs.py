@@ -19,6 +19,8 @@ import snapreport
 from benchmarks.leaks import allowed_exits
 from snapreport.findings.live_at_end import leaks_of
 from snapreport.findings.run import findings
+from snapreport.report.sentence_html import Links
+from snapreport.report.verdict import chips
 
 MIB = 1 << 20
 RECORDINGS = Path(__file__).parent / "recordings" / "leaks"
@@ -57,6 +59,16 @@ def test_a_tensor_that_is_concatenated_is_no_output_and_no_mask() -> None:
     """The next one is computed from it, and its size is a multiple of what is added."""
     found = findings(snapreport.load(RECORDINGS / "2.15.0_concatenated.pickle.xz"))
     assert {finding.kind for finding in found} == {"leak", "live_at_end", "peak"}
+
+
+def test_a_peak_without_a_leak_is_told_where_it_is_lower() -> None:
+    """Of the concatenated tensor the last is needed, and the peak stays."""
+    told = {}
+    for name in ("concatenated", "ends_alive"):
+        found = findings(snapreport.load(RECORDINGS / f"2.15.0_{name}.pickle.xz"))
+        told[name] = [chip.remedy for chip in chips(found, {0: 0}, 0, Links()) if chip.severity == "warning"]
+    assert told["concatenated"] == ["Preallocate the tensor, or move what is no longer needed to the CPU."]
+    assert told["ends_alive"][0].startswith("Without it the peak is 20.9 MiB (replayed). ")
 
 
 def test_too_few_growths_are_unknown_and_say_how_many() -> None:

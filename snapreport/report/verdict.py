@@ -170,11 +170,13 @@ def effort_of(finding: Finding) -> str:
 
 
 def _peak_without_leak(leak: Finding) -> str:
-    """The peak that is left without a leak; nothing is replayed without what waits for the garbage collector."""
-    saving = leak.evidence.get("saving")
-    if not saving or not saving["saves_bytes"]:
+    """The peak that is left without a leak, where it is lower; nothing is replayed without what waits for the garbage
+    collector.
+    """
+    saving, needed = leak.evidence.get("saving"), leak.evidence.get("needed_peak_bytes", 0)
+    if not saving or needed >= saving["peak_bytes"] + saving["saves_bytes"]:
         return ""
-    return sentence("Without it the peak is {} (replayed).", bytes_part(int(leak.evidence["needed_peak_bytes"])))
+    return sentence("Without it the peak is {} (replayed).", bytes_part(int(needed)))
 
 
 def _place(finding: Finding) -> str:

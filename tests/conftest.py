@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import breadth
 import corpus
 import fake_torch
 import hypothesis
@@ -21,7 +22,7 @@ sys.setrecursionlimit(10_000)  # hypothesis and hostile pickles nest deeply; the
 # Derandomised, so that a failed run can be repeated; HYPOTHESIS_PROFILE=deep searches further.
 hypothesis.settings.register_profile(
     "default",
-    max_examples=60,
+    max_examples=30 if breadth.IS_NARROW else 60,
     deadline=None,
     derandomize=True,
     database=None,
@@ -97,7 +98,9 @@ def real_path(request: pytest.FixtureRequest) -> Path:
 
 
 @pytest.hookimpl(trylast=True)  # after pytest has brought tests of one session-wide parameter together
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if breadth.IS_NARROW:
+        breadth.leave_out(config, items)
     spread.put_in_order(items)
 
 

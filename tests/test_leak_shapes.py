@@ -22,6 +22,7 @@ from snapreport.findings.growth_pattern import SingleGrowth, added_bytes, growth
 from snapreport.findings.live_at_end import leaks_of
 from snapreport.findings.model import Finding
 from snapreport.findings.repetition import growth_repetitions
+from snapreport.report.page_remedies import page_remedies
 from snapreport.report.sentence_html import Links
 from snapreport.report.verdict import chips
 
@@ -113,6 +114,21 @@ def test_a_tensor_that_is_replaced_by_a_larger_one(tmp_path: Path) -> None:
     assert leak.bytes == 12 * 4 * MIB
 
 
+def test_without_a_tensor_that_is_replaced_the_request_that_failed_goes_too(tmp_path: Path) -> None:
+    """The 13th tensor does not fit beside the 12th: without both a step is left, and with 4 MiB each that much more."""
+    last: list[int] = []
+    script = program(lambda s, n: concatenated(s, n, last), 12)
+    script.alloc("hidden", 6 * MIB, WORK, CALL, TRAIN)
+    script._event("oom", 0, 13 * 4 * MIB, (KEEP, TRAIN))
+    script.events[-1] |= {"device_free": 8 * MIB}
+    (leak,), _ = found_in(script, tmp_path)
+    saving, step = leak.evidence["saving"], (40 + 2 + 6 + 7) * MIB
+    assert saving["saves_bytes"] == max(40 + 6 + 12 * 4 + 13 * 4, step // MIB + 11 * 4 + 12 * 4) * MIB - step
+    assert saving["is_lower_bound"] and saving["failed_events"] == [len(script.events) - 1]
+    assert (saving["peak_bytes"], leak.evidence["needed_peak_bytes"]) == (step, step + 2 * 4 * MIB)
+    assert leak.detail[-1].startswith("Preallocate the tensor, then 103 MiB or more are needed (replayed), or ")
+
+
 def test_what_many_stacks_leave_behind_together_is_one_leak(tmp_path: Path) -> None:
     def graph(script: Script, number: int) -> None:
         for i in range(4):
@@ -191,6 +207,10 @@ def test_a_kv_cache_grows_and_is_no_leak(tmp_path: Path) -> None:
     assert (cache.severity, status) == ("info", "none")
     assert cache.evidence["bytes_per_step"] == 6 * MIB and cache.bytes == 6 * 23 * MIB
     assert cache.title.startswith("The KV cache grows by 6.00 MiB every iteration in ")
+    snapshot = snapreport.load(tmp_path / "shape.pickle")
+    assert page_remedies(snapshot, [cache], {0: 0}, 0, Links()) == [], "no leak to fix"
+    (chip,) = chips([cache], {0: 0}, 0, Links())
+    assert "Without it" not in chip.remedy
 
 
 @pytest.mark.parametrize("by", ["collector", "list"])

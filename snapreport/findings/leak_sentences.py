@@ -30,7 +30,8 @@ class LeakEvidence(Evidence):
     """Memory that grows. ``freed_bytes``: of ``live_bytes``, freed after the last repetition. ``every``: in so many
     repetitions once; ``bounds``: the events at which repetitions begin, and
     the end of the last; ``staircase``: the lowest live bytes of each. ``needed_peak_bytes``: the peak if each
-    repetition keeps its part until the next one allocates its own.
+    repetition keeps its part until the next one allocates its own. ``replaced``: one tensor that becomes larger;
+    then ``saving`` is without all that it ever was, and a repetition's part is what it adds.
     """
 
     bytes_per_step: int
@@ -156,9 +157,20 @@ def leak_detail(
     return lines
 
 
+def _then(evidence: LeakEvidence) -> str:
+    """What is needed where the whole trace has one tensor of the last size and no copies; "" where that is no less."""
+    saving = evidence["saving"]
+    needed = saving["peak_bytes"] + evidence["live_bytes"]
+    if needed >= saving["peak_bytes"] + saving["saves_bytes"]:
+        return ""
+    then = ", then {} or more are needed (replayed)" if saving["is_lower_bound"] else ", peak {} (replayed)"
+    return sentence(then, bytes_part(needed))
+
+
 def _remedy(evidence: LeakEvidence) -> str:
     if evidence["replaced"]:
-        return "Preallocate the tensor, or move what is no longer needed to the CPU."
+        then = _then(evidence)
+        return sentence("Preallocate the tensor{then}, or move what is no longer needed to the CPU.", then=then)
     if evidence["category"] == "activation" and len(evidence["stacks"]) >= ONE_CAUSE:
         return sentence(
             "Something still references these tensors, probably through an autograd graph: store `loss.item()` or "

@@ -13,7 +13,7 @@ from snapreport.contracts.finding import Link
 from snapreport.findings.allocation_growth import GrowingStack, LoopMemory, single_growths
 from snapreport.findings.basis import basis_of
 from snapreport.findings.common_caller import common_caller
-from snapreport.findings.failed_requests import ends_in_failure, with_failed_requests
+from snapreport.findings.failed_requests import ends_in_failure, failures, with_failed_requests
 from snapreport.findings.leak_sentences import ONE_CAUSE, LeakEvidence, LeakStackRow, leak_detail, leak_title
 from snapreport.findings.live import Names, by_category
 from snapreport.findings.loop_lines import outside_modules
@@ -132,7 +132,12 @@ def _leak(loop: LoopMemory, names: Names, group: Sequence[GrowingStack], all_lea
     category = by_category(remaining)[0]["category"]
     is_cache = _is_cache(timeline, group[0], category)
     moment = str(end) if freed.any() else "end"
-    query = sentence("{} origin:traced live:{}", any_of([stack_term(stack) for stack in stacks.tolist()]), moment)
+    of_stacks = sentence("{} origin:traced", any_of([stack_term(stack) for stack in stacks.tolist()]))
+    query = sentence("{} live:{}", of_stacks, moment)
+    replaced = group[0].replaced
+    # What was replaced is of the leak, too: the last tensor has all of it.
+    counted = with_failed_requests(timeline)
+    leaked = _traced(counted, stacks) if replaced else remaining
     limit = device_limit(timeline)
     stairs = _staircase(timeline, stacks, repetitions)
     evidence = LeakEvidence(
@@ -146,7 +151,7 @@ def _leak(loop: LoopMemory, names: Names, group: Sequence[GrowingStack], all_lea
         staircase=stairs.tolist(),
         bounds=(repetitions.bounds - 1).tolist(),  # events: each repetition begins at one; the last ends before one
         device_limit=limit,
-        replaced=group[0].replaced,
+        replaced=replaced,
         category=category,
         caller=common_caller(timeline, {growth.stack: growth.bytes for growth in group}),
         stacks=[
@@ -159,8 +164,10 @@ def _leak(loop: LoopMemory, names: Names, group: Sequence[GrowingStack], all_lea
             )
             for growth in group
         ],
-        saving=_saving(timeline, remaining, query),
-        needed_peak_bytes=_peak_with_one_each(timeline, remaining, repetitions),
+        saving=_saving(counted, leaked, of_stacks if replaced else query),
+        needed_peak_bytes=_peak_of_added(counted, leaked, repetitions)
+        if replaced
+        else _peak_with_one_each(counted, remaining, repetitions),
     )
     return Finding(
         kind="leak",
@@ -200,9 +207,11 @@ def _staircase(timeline: DeviceTimeline, stacks: np.ndarray, repetitions: Repeti
 
 
 def _saving(timeline: DeviceTimeline, leaked: pl.DataFrame, query: str) -> SavingRow:
-    """The peak without ``leaked``, rows of the timeline's allocations, which ``query`` selects."""
-    timeline = with_failed_requests(timeline)
+    """The peak without ``leaked``, rows of the timeline's allocations, which ``query`` selects, and of failed requests.
+    timeline: of :func:`with_failed_requests`.
+    """
     peak, event, _ = peak_without(timeline, leaked["id"].to_numpy(), leaked["size"].to_numpy())
+    failed = leaked.filter(pl.col("alloc_event").is_in(failures(timeline.events)))
     return SavingRow(
         query=query,
         fraction=1.0,
@@ -210,7 +219,7 @@ def _saving(timeline: DeviceTimeline, leaked: pl.DataFrame, query: str) -> Savin
         peak_event=event,
         saves_bytes=timeline.peak_bytes - peak,
         is_lower_bound=ends_in_failure(timeline.recording),
-        failed_events=[],
+        failed_events=failed["alloc_event"].to_list(),
     )
 
 
@@ -228,9 +237,22 @@ def _peak_with_one_each(timeline: DeviceTimeline, leaked: pl.DataFrame, repetiti
     ends = np.maximum(ends, again.fill_null(len(timeline.events)).to_numpy() + 1)
     never = np.full(len(leaked), -1)
     alive = ends < len(timeline.events)
-    return peak_without_spans(
-        with_failed_requests(timeline), ends[alive], never[alive], leaked["size"].to_numpy()[alive]
-    )[0]
+    return peak_without_spans(timeline, ends[alive], never[alive], leaked["size"].to_numpy()[alive])[0]
+
+
+def _traced(timeline: DeviceTimeline, stacks: np.ndarray) -> pl.DataFrame:
+    """The allocations of the trace with one of ``stacks``."""
+    among = pl.col("stack").is_in(pl.Series(stacks).implode())
+    return timeline.allocations.filter(among & (pl.col("alloc_event") >= 0))
+
+
+def _peak_of_added(timeline: DeviceTimeline, leaked: pl.DataFrame, repetitions: Repetitions) -> int:
+    """The peak where each of ``leaked``, of which each replaces a smaller one, has only what it adds to that."""
+    each = max(1, round(len(leaked) / leaked["stack"].n_unique() / repetitions.count))  # tensors that a stack extends
+    ordered = leaked.sort("stack", "alloc_event")
+    before = pl.col("size").shift(each).over("stack").fill_null(0)
+    rows = ordered.select("id", "size", out=pl.min_horizontal(before, "size"))
+    return peak_without(timeline, rows["id"].to_numpy(), rows["out"].to_numpy())[0]
 
 
 def device_limit(timeline: DeviceTimeline) -> int:

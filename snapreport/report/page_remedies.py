@@ -49,9 +49,9 @@ def page_remedies(
     remedies: list[PageRemedy] = []
     for finding in found:
         saving = finding.evidence.get("saving")
-        if finding.kind not in ("advice", "leak") or not saving or saving["saves_bytes"] <= 0:
+        is_leak = finding.kind == "leak" and finding.severity != "info"  # not a cache, whose growth is its purpose
+        if not (is_leak or finding.kind == "advice") or not saving or saving["saves_bytes"] <= 0:
             continue
-        is_leak = finding.kind == "leak"
         rule = rule_of(finding, stack_base)
         remedies.append(
             PageRemedy(

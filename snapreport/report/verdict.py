@@ -170,11 +170,11 @@ def effort_of(finding: Finding) -> str:
 
 
 def _peak_without_leak(leak: Finding) -> str:
-    """The peak that is left without a leak, where it is lower; nothing is replayed without what waits for the garbage
-    collector.
+    """The peak that is left without a leak, where it is lower; nothing is replayed without a cache, which is needed, or
+    without what waits for the garbage collector.
     """
     saving, needed = leak.evidence.get("saving"), leak.evidence.get("needed_peak_bytes", 0)
-    if not saving or needed >= saving["peak_bytes"] + saving["saves_bytes"]:
+    if leak.severity == "info" or not saving or needed >= saving["peak_bytes"] + saving["saves_bytes"]:
         return ""
     return sentence("Without it the peak is {} (replayed).", bytes_part(int(needed)))
 

@@ -129,6 +129,37 @@ def test_without_a_tensor_that_is_replaced_the_request_that_failed_goes_too(tmp_
     assert leak.detail[-1].startswith("Preallocate the tensor, then 103 MiB or more are needed (replayed), or ")
 
 
+def test_what_is_computed_from_a_tensor_that_grows_is_no_leak_of_its_own(tmp_path: Path) -> None:
+    """Scores over all that a bank holds stay until the next ones are made. Both are little beside the model's output:
+    else inputs become longer.
+    """
+    last: list[int] = []
+    scores: list[int] = []
+
+    def step(script: Script, number: int) -> None:
+        output = script.alloc("output", 400 * MIB, ("/app/head.py", "forward"), CALL, TRAIN)
+        script.free(output, TRAIN)
+        new = script.alloc("scores", (number + 1) * 5 * MIB, ("/app/loss.py", "loss"), TRAIN)
+        means = [script.alloc("mean", 512, ("/app/loss.py", "loss"), TRAIN) for _ in range(3)]
+        if scores:
+            script.free(scores.pop(), TRAIN)
+        scores.append(new)
+        for mean in means:
+            script.free(mean, TRAIN)
+        concatenated(script, number, last)
+
+    (leak,), status = found_in(program(step, 12), tmp_path)
+    assert (
+        status == "leak" and "remember hooks.py:7 replaces its tensor by one 4.00 MiB larger every step" in leak.title
+    )
+    assert "The allocations of loss loss.py:7 grow with it, by 5.00 MiB every step." in leak.detail
+    saving, constant = leak.evidence["saving"], (40 + 2 + 6 + 7 + 400) * MIB
+    assert saving["peak_bytes"] == constant and saving["saves_bytes"] == 11 * (4 + 5) * MIB
+    assert leak.evidence["needed_peak_bytes"] == constant + (4 + 5) * MIB, "one step's part of each"
+    assert leak.evidence["preallocated_peak_bytes"] == constant + (12 * 4 + 11 * 5) * MIB
+    assert leak.detail[-1].startswith("Preallocate the tensor, or "), "the peak is where nothing is copied"
+
+
 def test_what_many_stacks_leave_behind_together_is_one_leak(tmp_path: Path) -> None:
     def graph(script: Script, number: int) -> None:
         for i in range(4):

@@ -30,6 +30,10 @@ _MIN_SPREAD = 0.8
 """The share of the repetitions in which the lowest live bytes of a replaced stack rise."""
 _MIN_REPLACED = 0.6
 """The share of the repetitions in which a replaced stack allocates."""
+_MIN_COPIED, _MOST_BETWEEN = 0.8, 3
+"""The share of a replaced stack's allocations within so many events of which the last is freed: keys and values go
+together.
+"""
 _MIN_SURVIVING = 0.6
 """The share of the repetitions that add something of which allocations must remain, where a stack accumulates."""
 _MIN_VISIBLE = 0.5
@@ -52,8 +56,9 @@ class GrowingStack(Struct, frozen=True):
 
     ``bytes``, ``count``: of its allocations in the loop that outlived it. ``staircase``: Int64, its lowest live bytes
     in each repetition. ``per_repetition``: bytes that each one adds, the median. ``every``: 1, or after how many
-    repetitions it adds something. ``replaced``: whether each allocation replaces a smaller one. ``growths``: how often
-    it grew; ``is_suspect``: too seldom to tell growth from a cache that fills.
+    repetitions it adds something. ``replaced``: whether each allocation replaces a smaller one; ``copied``: and
+    that is freed at once, as what is bound to a copy of itself is. ``growths``: how often it grew; ``is_suspect``: too
+    seldom to tell growth from a cache that fills.
     """
 
     stack: int
@@ -63,6 +68,7 @@ class GrowingStack(Struct, frozen=True):
     per_repetition: float
     every: int = 1
     replaced: bool = False
+    copied: bool = False
     growths: int = 0
     is_suspect: bool = False
 
@@ -219,11 +225,30 @@ def _replaced(loop: LoopMemory, known: set[int]) -> list[GrowingStack]:
             continue
         cached = bool((mine["category"].cast(pl.String) == "kv cache").all()) or (infers and len(mine) >= _MIN_CACHED)
         if cached or not _inputs_grow(floors, np.delete(per_stack, own, axis=0)):
-            size = int(mine["size"].sum())
             found.append(
-                GrowingStack(stack, size, len(mine), floors, growth.per_repetition, growth.every, True, growth.count)
+                GrowingStack(
+                    stack,
+                    int(mine["size"].sum()),
+                    len(mine),
+                    floors,
+                    growth.per_repetition,
+                    growth.every,
+                    replaced=True,
+                    copied=_is_copied(traced.filter(pl.col("stack") == stack), repetitions),
+                    growths=growth.count,
+                )
             )
     return found
+
+
+def _is_copied(rows: pl.DataFrame, repetitions: Repetitions) -> bool:
+    """Whether what outlives its repetition is freed as soon as the next is made. ``rows``: of one stack."""
+    rows = rows.sort("alloc_event")
+    born, freed = (rows[name].to_numpy().astype(np.int64) for name in ("alloc_event", "free_event"))
+    outlives = (freed < 0) | (repetitions.of(freed + 1) > repetitions.of(born + 1))
+    requested = rows["free_requested_event"].to_numpy()[outlives][:-1]
+    between = requested - born[outlives][1:]
+    return bool(len(between)) and float(((between > 0) & (between <= _MOST_BETWEEN)).mean()) >= _MIN_COPIED
 
 
 def _settled(remaining: pl.DataFrame, stacks: np.ndarray) -> np.ndarray:

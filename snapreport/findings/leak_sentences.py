@@ -30,8 +30,10 @@ class LeakEvidence(Evidence):
     """Memory that grows. ``freed_bytes``: of ``live_bytes``, freed after the last repetition. ``every``: in so many
     repetitions once; ``bounds``: the events at which repetitions begin, and
     the end of the last; ``staircase``: the lowest live bytes of each. ``needed_peak_bytes``: the peak if each
-    repetition keeps its part until the next one allocates its own. ``replaced``: one tensor that becomes larger;
-    then ``saving`` is without all that it ever was, and a repetition's part is what it adds.
+    repetition keeps its part until the next one allocates its own. ``replaced``: one tensor that becomes larger,
+    and in other ``stacks`` than that of the first place what is computed from it; then ``saving`` is without all that
+    these ever were, a repetition's part is what it adds, and ``preallocated_peak_bytes`` the peak where the tensor has
+    its last size from the start (else 0).
     """
 
     bytes_per_step: int
@@ -50,12 +52,17 @@ class LeakEvidence(Evidence):
     stacks: list[LeakStackRow]
     saving: SavingRow
     needed_peak_bytes: int
+    preallocated_peak_bytes: int
 
 
 def leak_title(evidence: LeakEvidence, *, is_cache: bool) -> str:
     """What grows by how much, in one sentence without a period."""
     unit, place = evidence["unit"], evidence["stacks"][0]["place"]
-    amount, total = bytes_part(evidence["bytes_per_step"] * evidence["every"]), bytes_part(evidence["live_bytes"])
+    per_step, live = evidence["bytes_per_step"], evidence["live_bytes"]
+    if evidence["replaced"]:
+        own = [row for row in evidence["stacks"] if row["place"] == place]
+        per_step, live = sum(row["bytes_per_step"] for row in own), sum(row["bytes"] for row in own)
+    amount, total = bytes_part(per_step * evidence["every"]), bytes_part(live)
     often = (
         sentence("every {unit}", unit=unit)
         if evidence["every"] == 1
@@ -116,7 +123,16 @@ def leak_detail(
     places: dict[str, int] = {}
     for row in evidence["stacks"]:
         places[row["place"]] = places.get(row["place"], 0) + row["bytes_per_step"]
-    if len(places) > 1:
+    if len(places) > 1 and evidence["replaced"]:
+        del places[evidence["stacks"][0]["place"]]
+        along = sorted(places, key=places.__getitem__, reverse=True)[:_LISTED]
+        grown = bytes_part(sum(places.values()))
+        lines.append(
+            sentence(
+                "The allocations of {along} grow with it, by {} every {unit}.", grown, along=listed(along), unit=unit
+            )
+        )
+    elif len(places) > 1:
         rows = sorted(places.items(), key=lambda item: -item[1])
         parts: list[str] = [sentence("{place} ({})", bytes_part(size), place=place) for place, size in rows[:_LISTED]]
         if len(rows) > _LISTED:
@@ -158,9 +174,8 @@ def leak_detail(
 
 
 def _then(evidence: LeakEvidence) -> str:
-    """What is needed where the whole trace has one tensor of the last size and no copies; "" where that is no less."""
-    saving = evidence["saving"]
-    needed = saving["peak_bytes"] + evidence["live_bytes"]
+    """What is needed where the tensor is not copied; "" where that is no less."""
+    saving, needed = evidence["saving"], evidence["preallocated_peak_bytes"]
     if needed >= saving["peak_bytes"] + saving["saves_bytes"]:
         return ""
     then = ", then {} or more are needed (replayed)" if saving["is_lower_bound"] else ", peak {} (replayed)"

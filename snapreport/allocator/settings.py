@@ -164,7 +164,7 @@ def _mebibytes(base: AllocatorSettings, key: str, value: str) -> int:
 
 
 def _share(key: str, value: str) -> float:
-    share = float(value) if re.fullmatch(r"[0-9]*\.?[0-9]+", value) and len(value) <= 20 else 0.0
+    share = float(value) if re.fullmatch(r"[0-9]*\.?[0-9]+", value) and len(value) <= 40 else 0.0
     if not 0 < share < 1 and not (share == 1 and key == "per_process_memory_fraction"):
         raise _error("share", key=key, value=value)
     return share

@@ -127,7 +127,7 @@ function mebibytes(
 }
 
 function share(key: string, value: string): number {
-  const number = /^[0-9]*\.?[0-9]+$/.test(value) && value.length <= 20 ? Number(value) : 0
+  const number = /^[0-9]*\.?[0-9]+$/.test(value) && value.length <= 40 ? Number(value) : 0
   const most = key === 'per_process_memory_fraction' && number === 1
   if (!(number > 0 && (number < 1 || most))) throw settingError('share', { key, value })
   return number

@@ -190,7 +190,7 @@ def test_later_references_to_parsed_texts(monkeypatch: pytest.MonkeyPatch) -> No
 def test_where_parsing_does_not_pay(monkeypatch: pytest.MonkeyPatch) -> None:
     """After many entries with something new each, the others are unpickled, in the middle of a batch or between two."""
     made = parsers(monkeypatch)
-    monkeypatch.setattr(parsing_time, "ALLOWED_SECONDS", -1.0)
+    monkeypatch.setattr(parsing_time.ParsingTime, "_allowed", lambda *_: -1.0)
     for n in (30, 998, 1000, 1001, 2500):
         long = [one | {"user_metadata": f"step {i}"} for i, one in enumerate(entries(n))]
         pickled = pickle.dumps({"segments": [], "device_traces": [long, entries(3)]}, 4)

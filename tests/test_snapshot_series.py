@@ -147,6 +147,20 @@ def test_devices_are_chosen_in_the_order_of_the_files(tmp_path: Path) -> None:
     assert row["stacks"][0]["bytes"] == [5 * MIB, 10 * MIB, 15 * MIB]
 
 
+def test_one_device_is_that_of_all_files(tmp_path: Path) -> None:
+    one, two = (snapshot_file(tmp_path / f"s{n}.pickle", n) for n in (0, 1))
+    assert run("diff", one, two, "--device", "0", "--json").json == run("diff", one, two, "--json").json
+
+
+def test_memory_counts_where_no_device_has_events(tmp_path: Path) -> None:
+    """A dump of a program that was not recorded, on device 3, and one of a recorded program on device 0."""
+    recorded, dumped = (snapshot_file(tmp_path / f"s{n}.pickle", n, device=device) for n, device in ((0, 0), (1, 3)))
+    raw = corpus.raw(dumped)
+    held = tmp_path / "held.pickle"
+    held.write_bytes(pickle.dumps(raw | {"device_traces": []}, 4))
+    assert paired_devices([snapreport.load(recorded), snapreport.load(held)]) == [(0, 3)]
+
+
 def test_what_cannot_be_compared_exits_with_a_line(tmp_path: Path) -> None:
     one, two = (snapshot_file(tmp_path / f"s{n}.pickle", n) for n in (0, 1))
     empty = tmp_path / "empty.pickle"

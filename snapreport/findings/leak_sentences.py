@@ -59,7 +59,7 @@ def leak_title(evidence: LeakEvidence, *, is_cache: bool) -> str:
     """What grows by how much, in one sentence without a period."""
     unit, place = evidence["unit"], evidence["stacks"][0]["place"]
     per_step, live = evidence["bytes_per_step"], evidence["live_bytes"]
-    if evidence["replaced"]:
+    if evidence["replaced"] and not is_cache:
         own = [row for row in evidence["stacks"] if row["place"] == place]
         per_step, live = sum(row["bytes_per_step"] for row in own), sum(row["bytes"] for row in own)
     amount, total = bytes_part(per_step * evidence["every"]), bytes_part(live)
@@ -76,12 +76,16 @@ def leak_title(evidence: LeakEvidence, *, is_cache: bool) -> str:
         after = sentence("{total} after {}", plural(evidence["steps"], unit), total=total)
     if is_cache:
         what = "The KV cache" if evidence["category"] == "kv cache" else "A cache"
+        places = list(dict.fromkeys(row["place"] for row in evidence["stacks"]))
+        where = sentence(" in {}", listed(places))
+        if len(places) > 2:  # more than keys and values
+            where = sentence(", most of it in {place}", place=place)
         return sentence(
-            "{what} grows by {amount} {often} in {place}, to {after}",
+            "{what} grows by {amount} {often}{where}, to {after}",
             what=what,
             amount=amount,
             often=often,
-            place=place,
+            where=where,
             after=after,
         )
     if evidence["replaced"]:
@@ -123,7 +127,7 @@ def leak_detail(
     places: dict[str, int] = {}
     for row in evidence["stacks"]:
         places[row["place"]] = places.get(row["place"], 0) + row["bytes_per_step"]
-    if len(places) > 1 and evidence["replaced"]:
+    if len(places) > 1 and evidence["replaced"] and not is_cache:
         del places[evidence["stacks"][0]["place"]]
         along = sorted(places, key=places.__getitem__, reverse=True)[:_LISTED]
         grown = bytes_part(sum(places.values()))

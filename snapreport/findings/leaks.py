@@ -101,7 +101,9 @@ def leak_findings(loop: LoopMemory | None, names: Names) -> list[Finding]:
         return []
     piled = [growth for growth in growths if not growth.replaced]
     caches = [growth for growth in growths if growth.replaced]
-    groups = _by_cause(piled, names) + _by_copy(loop, _by_cause(caches, names))
+    cached = [growth for growth in caches if _is_kv_cache(loop, growth)]
+    others = [growth for growth in caches if not _is_kv_cache(loop, growth)]
+    groups = _by_cause(piled, names) + _by_copy(loop, _by_cause(others, names)) + [cached] * bool(cached)
     groups.sort(key=lambda group: -_per_repetition(group))
     total = sum(_per_repetition(group) for group in groups)
     return [_leak(loop, names, group, total) for group in groups[:MOST]]
@@ -200,11 +202,15 @@ def _leak(loop: LoopMemory, names: Names, group: Sequence[GrowingStack], all_lea
     )
 
 
+def _is_kv_cache(loop: LoopMemory, growth: GrowingStack) -> bool:
+    return bool(by_category(loop.remaining.filter(pl.col("stack") == growth.stack))[0]["category"] == "kv cache")
+
+
 def _is_cache(loop: LoopMemory, growth: GrowingStack) -> bool:
     """Whether growth is the purpose of a cache in an inference loop: a KV cache, or a buffer that a module extends
     while nothing trains.
     """
-    if by_category(loop.remaining.filter(pl.col("stack") == growth.stack))[0]["category"] == "kv cache":
+    if _is_kv_cache(loop, growth):
         return True
     trains = loop.timeline.allocations["category"].cast(pl.String).is_in(["gradient", "optimizer state"]).any()
     return growth.replaced and not trains and not outside_modules(loop.timeline.recording)[growth.stack]

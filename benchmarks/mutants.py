@@ -207,14 +207,12 @@ def recorded_calls(copy: Path, known: Path) -> Calls:
 
 
 def tests_of(calls: Calls, file: str, function: str, seconds: float) -> list[str]:
-    """Tests that call a function of a file, or anything of it (""), as many as take so long, by file: those first that
-    are quick and call little else, which tell more about it than what runs the whole package.
-    """
+    """Tests that call a function of a file, or anything of it (""): the quickest, as many as take so long, by file."""
     calling = {t for t, (_, called) in calls.items() if any(f == file and g == (function or g) for f, g in called)}
     # What a test of a file has computed, others of it may share.
     beside = {test.partition("::")[0] for test in calling}
     chosen: dict[str, list[str]] = {}
-    for test in sorted(calls, key=lambda test: (test not in calling, calls[test][0] * len(calls[test][1]))):
+    for test in sorted(calls, key=lambda test: (test not in calling, calls[test][0])):
         name = test.partition("::")[0]
         if test in calling or name in beside:
             seconds -= calls[test][0]

@@ -1,12 +1,12 @@
 """What the default run leaves out. ``python3 tests/run.py --all`` leaves out nothing.
 
 Everything takes 24 minutes on two cores, three quarters of them in one test in seven: those that open pages, run
-programs or go through recordings, each for one input after another. ``costly.txt`` lists these functions with the number of
-inputs that are kept, 0 for none; each function keeps others, so that most inputs are kept by some. In all other runs
-of pytest nothing is left out.
+programs or go through recordings, each for one input after another. ``costly.txt`` lists these functions with the
+number of inputs that are kept, 0 for none; each function keeps others, so that most inputs are kept by some. In all
+other runs of pytest nothing is left out.
 
-``python tests/breadth.py JUNIT`` makes proposals for it, from what ``tests/run.py --all --junitxml=JUNIT`` has
-measured.
+``python tests/breadth.py JUNIT`` makes proposals for it, from what
+``python3 tests/run.py -n 3 --dist loadfile --junitxml=JUNIT tests`` has measured.
 """
 
 from __future__ import annotations

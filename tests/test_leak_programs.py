@@ -67,7 +67,7 @@ def test_without_a_concatenated_tensor_its_copies_go_too() -> None:
     saving = leak.evidence["saving"]
     assert leak.evidence["needed_peak_bytes"] == saving["peak_bytes"] + 2 * MIB
     assert saving["peak_bytes"] + 24 * MIB == pytest.approx(44_973_064, rel=0.05)
-    assert leak.detail[-1].startswith("Preallocate the tensor, peak 44.9 MiB (replayed), or move ")
+    assert leak.detail[-1].startswith("Preallocate the tensor: peak 44.9 MiB (replayed). Or move ")
 
 
 def test_a_peak_without_a_leak_is_told() -> None:

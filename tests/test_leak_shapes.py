@@ -126,7 +126,7 @@ def test_without_a_tensor_that_is_replaced_the_request_that_failed_goes_too(tmp_
     assert saving["saves_bytes"] == max(40 + 6 + 12 * 4 + 13 * 4, step // MIB + 11 * 4 + 12 * 4) * MIB - step
     assert saving["is_lower_bound"] and saving["failed_events"] == [len(script.events) - 1]
     assert (saving["peak_bytes"], leak.evidence["needed_peak_bytes"]) == (step, step + 2 * 4 * MIB)
-    assert leak.detail[-1].startswith("Preallocate the tensor, then 103 MiB or more are needed (replayed), or ")
+    assert leak.detail[-1].startswith("Preallocate the tensor: 103 MiB or more are needed (replayed). Or ")
 
 
 def test_what_is_computed_from_a_tensor_that_grows_is_no_leak_of_its_own(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from snapreport.timeline.workspaces import CUBLAS_WORKSPACE, beside_products
 
 LINEAR = r"torch/nn/modules/linear\.py forward$"
 _FEWEST_GROWING = 3
-"""Allocations from which on a line is said to grow: two sizes may rise by chance."""
+"""The fewest allocations of a line that grows: two sizes may rise by chance."""
 
 
 class Births(Struct, frozen=True):

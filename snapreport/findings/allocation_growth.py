@@ -31,8 +31,8 @@ _MIN_SPREAD = 0.8
 _MIN_REPLACED = 0.6
 """The share of the repetitions in which a replaced stack allocates."""
 _MIN_COPIED, _MOST_BETWEEN = 0.8, 3
-"""The share of a replaced stack's allocations within so many events of which the last is freed: keys and values go
-together.
+"""A replaced stack is copied if the tensor before is freed within so many events of this share of its allocations: keys
+and values are freed as a pair.
 """
 _MIN_SURVIVING = 0.6
 """The share of the repetitions that add something of which allocations must remain, where a stack accumulates."""
@@ -56,9 +56,9 @@ class GrowingStack(Struct, frozen=True):
 
     ``bytes``, ``count``: of its allocations in the loop that outlived it. ``staircase``: Int64, its lowest live bytes
     in each repetition. ``per_repetition``: bytes that each one adds, the median. ``every``: 1, or after how many
-    repetitions it adds something. ``replaced``: whether each allocation replaces a smaller one; ``copied``: and
-    that is freed at once, as what is bound to a copy of itself is. ``growths``: how often it grew; ``is_suspect``: too
-    seldom to tell growth from a cache that fills.
+    repetitions it adds something. ``replaced``: whether each allocation replaces a smaller one; ``copied``: and the
+    smaller one is freed right after, as of a variable that is assigned a longer copy of itself. ``growths``: how often
+    it grew; ``is_suspect``: too seldom to tell growth from a cache that fills.
     """
 
     stack: int

@@ -30,10 +30,10 @@ class LeakEvidence(Evidence):
     """Memory that grows. ``freed_bytes``: of ``live_bytes``, freed after the last repetition. ``every``: in so many
     repetitions once; ``bounds``: the events at which repetitions begin, and
     the end of the last; ``staircase``: the lowest live bytes of each. ``needed_peak_bytes``: the peak if each
-    repetition keeps its part until the next one allocates its own. ``replaced``: one tensor that becomes larger,
-    and in other ``stacks`` than that of the first place what is computed from it; then ``saving`` is without all that
-    these ever were, a repetition's part is what it adds, and ``preallocated_peak_bytes`` the peak where the tensor has
-    its last size from the start (else 0).
+    repetition keeps its part until the next one allocates its own. ``replaced``: one tensor that becomes larger. The
+    ``stacks`` of other places than its own are computed from it, ``saving`` leaves out earlier copies too, and a
+    repetition's part is what it adds. ``preallocated_peak_bytes``: the peak where that tensor has its last size from
+    the start; 0 where it is not copied.
     """
 
     bytes_per_step: int
@@ -177,19 +177,21 @@ def leak_detail(
     return lines
 
 
-def _then(evidence: LeakEvidence) -> str:
-    """What is needed where the tensor is not copied; "" where that is no less."""
-    saving, needed = evidence["saving"], evidence["preallocated_peak_bytes"]
-    if needed >= saving["peak_bytes"] + saving["saves_bytes"]:
-        return ""
-    then = ", then {} or more are needed (replayed)" if saving["is_lower_bound"] else ", peak {} (replayed)"
-    return sentence(then, bytes_part(needed))
+def _preallocation(evidence: LeakEvidence) -> str:
+    """The remedy for a tensor that grows, with its peak where the replay shows a lower one."""
+    saving, peak = evidence["saving"], evidence["preallocated_peak_bytes"]
+    if not 0 < peak < saving["peak_bytes"] + saving["saves_bytes"]:
+        return "Preallocate the tensor, or move what is no longer needed to the CPU."
+    then = "{} or more are needed" if saving["is_lower_bound"] else "peak {}"
+    return sentence(
+        "Preallocate the tensor: {then} (replayed). Or move what is no longer needed to the CPU.",
+        then=sentence(then, bytes_part(peak)),
+    )
 
 
 def _remedy(evidence: LeakEvidence) -> str:
     if evidence["replaced"]:
-        then = _then(evidence)
-        return sentence("Preallocate the tensor{then}, or move what is no longer needed to the CPU.", then=then)
+        return _preallocation(evidence)
     if evidence["category"] == "activation" and len(evidence["stacks"]) >= ONE_CAUSE:
         return sentence(
             "Something still references these tensors, probably through an autograd graph: store `loss.item()` or "

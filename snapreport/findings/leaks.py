@@ -100,10 +100,14 @@ def leak_findings(loop: LoopMemory | None, names: Names) -> list[Finding]:
     if loop is None or not growths:
         return []
     piled = [growth for growth in growths if not growth.replaced]
-    caches = [growth for growth in growths if growth.replaced]
-    cached = [growth for growth in caches if _is_kv_cache(loop, growth)]
-    others = [growth for growth in caches if not _is_kv_cache(loop, growth)]
-    groups = _by_cause(piled, names) + _by_copy(loop, _by_cause(others, names)) + [cached] * bool(cached)
+    kv_caches: dict[int, list[GrowingStack]] = {}
+    others = []
+    for growth in growths:
+        if growth.replaced and _is_kv_cache(loop, growth):
+            kv_caches.setdefault(growth.every, []).append(growth)
+        elif growth.replaced:
+            others.append(growth)
+    groups = [*_by_cause(piled, names), *_by_copy(loop, _by_cause(others, names)), *kv_caches.values()]
     groups.sort(key=lambda group: -_per_repetition(group))
     total = sum(_per_repetition(group) for group in groups)
     return [_leak(loop, names, group, total) for group in groups[:MOST]]
@@ -120,8 +124,8 @@ def _by_cause(growths: Sequence[GrowingStack], names: Names) -> list[Sequence[Gr
 
 
 def _by_copy(loop: LoopMemory, groups: Sequence[Sequence[GrowingStack]]) -> list[Sequence[GrowingStack]]:
-    """Groups of replaced stacks. What is made anew, larger each time, is computed from what is copied, where anything
-    but caches is, and is told of with that.
+    """Groups of replaced stacks. Tensors that are computed anew, larger each time, join the group of the tensor that is
+    copied, from which they are computed; a cache attracts none.
     """
     copied = [group for group in groups if group[0].copied and not _is_cache(loop, group[0])]
     if not copied:
@@ -148,7 +152,7 @@ def _leak(loop: LoopMemory, names: Names, group: Sequence[GrowingStack], all_lea
     of_stacks = sentence("{} origin:traced", any_of([stack_term(stack) for stack in stacks.tolist()]))
     query = sentence("{} live:{}", of_stacks, moment)
     replaced = group[0].replaced
-    # What was replaced is of the leak, too: the last tensor has all of it.
+    # Without a tensor that is replaced, its earlier copies are not allocated either.
     counted = with_failed_requests(timeline)
     leaked = _traced(counted, stacks) if replaced else remaining
     limit = device_limit(timeline)
@@ -181,7 +185,7 @@ def _leak(loop: LoopMemory, names: Names, group: Sequence[GrowingStack], all_lea
         needed_peak_bytes=_peak_of_added(counted, leaked, repetitions)
         if replaced
         else _peak_with_one_each(counted, remaining, repetitions),
-        preallocated_peak_bytes=_peak_preallocated(counted, remaining, group) if replaced else 0,
+        preallocated_peak_bytes=_peak_preallocated(counted, remaining, group) if group[0].copied else 0,
     )
     return Finding(
         kind="leak",
@@ -265,8 +269,8 @@ def _traced(timeline: DeviceTimeline, stacks: np.ndarray) -> pl.DataFrame:
 
 
 def _peak_of_added(timeline: DeviceTimeline, leaked: pl.DataFrame, repetitions: Repetitions) -> int:
-    """The peak where each of ``leaked`` has only what it adds to that which a repetition before allocated in its place:
-    as many of the stack came before it.
+    """The peak where each of ``leaked`` has only the bytes that it adds to its predecessor: the allocation of the same
+    stack, in the same order, in the repetition before.
     """
     number = repetitions.of(leaked["alloc_event"].to_numpy().astype(np.int64) + 1)
     ordered = leaked.with_columns(number=pl.Series(number)).sort("alloc_event")
@@ -277,8 +281,8 @@ def _peak_of_added(timeline: DeviceTimeline, leaked: pl.DataFrame, repetitions: 
 
 
 def _peak_preallocated(timeline: DeviceTimeline, remaining: pl.DataFrame, group: Sequence[GrowingStack]) -> int:
-    """The peak where what is copied has its last size from the start, and is not copied."""
-    copied = np.array(sorted(growth.stack for growth in group if growth.copied or growth is group[0]))
+    """The peak where the tensor that is copied has its last size from the start, and is never copied."""
+    copied = np.array(sorted(growth.stack for growth in group if growth.copied))
     last = remaining.filter(pl.col("stack").is_in(pl.Series(copied).implode()))["size"].sum()
     rows = _traced(timeline, copied)
     return peak_without(timeline, rows["id"].to_numpy(), rows["size"].to_numpy())[0] + int(last)

@@ -60,7 +60,7 @@ def _of_lines(traced: pl.DataFrame) -> np.ndarray:
 
 
 def _from_before(rows: pl.DataFrame) -> np.ndarray:
-    """Rows of workspaces from before the trace: where parameters have names, the only block of its size without one."""
+    """Finds workspaces allocated before the trace: where parameters have names, the only unnamed block of its size."""
     older = rows.filter((pl.col("alloc") < 0) & ~pl.col("is_named") & (_IS_WIDE | (pl.col("size") == LT_WORKSPACE)))
     older = older.filter(pl.len().over("size") == 1)
     return older["row"].to_numpy() if len(older.filter(_IS_WIDE)) else np.zeros(0, np.int64)

@@ -17,7 +17,6 @@ from snapreport.findings.advice_context import AdviceContext
 from snapreport.findings.graphs import saved_for_backward
 from snapreport.reading.noise import PYTHON, recorded_flags
 from snapreport.reading.stack_marks import stacks_with
-from snapreport.sentence import sentence
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.activity import GRAPH_DROPPED
 from snapreport.timeline.build import DeviceTimeline
@@ -25,7 +24,7 @@ from snapreport.timeline.phases import BACKWARD, FORWARD
 
 _SOFTMAX = r"(?i)softmax"
 _NO_SCORES = r"(?i)log_?softmax|gumbel|cross_?entropy|nll_loss"
-_IN_CALL = sentence("{_SOFTMAX}|functional\\.py (dropout|softmax)|dropout\\.py forward", _SOFTMAX=_SOFTMAX)
+_IN_CALL = rf"{_SOFTMAX}|functional\.py (dropout|softmax)|dropout\.py forward"
 _TORCH = r"(^|/)(torch|torchinductor_[^/]*)/"
 _ATTENTION = r"(?i)atten|attn|sdpa"
 _FUSED = (
@@ -74,7 +73,7 @@ def attention_scores(context: AdviceContext) -> Scores:
 def largest_scores(snapshot: Snapshot, timeline: DeviceTimeline) -> int:
     """Bytes of the largest matrix of attention scores of a device; 0 where none is in memory."""
     texts = snapshot.recording.frames["name"]
-    if not texts.str.contains(sentence("{_SOFTMAX}|{_ATTENTION}", _SOFTMAX=_SOFTMAX, _ATTENTION=_ATTENTION)).any():
+    if not texts.str.contains(f"{_SOFTMAX}|{_ATTENTION}").any():
         return 0
     scores = attention_scores(AdviceContext(snapshot, timeline, ()))
     size = timeline.allocations["size"].to_numpy()
@@ -88,8 +87,7 @@ def _scores(context: AdviceContext) -> Scores:
         return Scores(empty, empty)
     fused = context.functions(_FUSED) | context.frames(_FUSED_FILES)
     in_math = context.functions(MATH_KERNEL)
-    skip = sentence("{_SOFTMAX}|{_TORCH}", _SOFTMAX=_SOFTMAX, _TORCH=_TORCH)
-    caller = context.function_of_frame[context.innermost(skip)]
+    caller = context.function_of_frame[context.innermost(f"{_SOFTMAX}|{_TORCH}")]
     softmax = context.frames(_SOFTMAX) & ~context.frames(_NO_SCORES) & ~fused
     named = context.frames(_ATTENTION) & ~fused
     direct = context.remember_of_stacks("direct frames of attention", lambda: _direct(context, caller, _IN_CALL))

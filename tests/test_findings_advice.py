@@ -31,6 +31,7 @@ BACKWARD = ((TORCH + "autograd/graph.py", "_engine_run_backward"), (TORCH + "_te
 OPTIMIZER = ((TORCH + "optim/adam.py", "_init_group"), (TORCH + "optim/adam.py", "step"))
 WEIGHTS = ((TORCH + "nn/modules/module.py", "_apply"), (TORCH + "nn/modules/module.py", "to"))
 ATTENTION = (("/app/attention.py", "softmax"), ("/app/attention.py", "attend"), *FORWARD)
+SOFTMAX = ((TORCH + "nn/functional.py", "log_softmax"), ("/app/serve.py", "sample"))
 LOSS = ((TORCH + "nn/functional.py", "cross_entropy"), ("/app/train.py", "compute_loss"))
 GELU = ((TORCH + "nn/modules/activation.py", "forward"), *FORWARD)
 CACHE = (("/app/cache.py", "update"), *FORWARD)
@@ -74,7 +75,10 @@ def training(
     return script
 
 
-def serving(cache: int = 0, activation: int = 0, loss: int = 0, cache_file: str = "/app/cache.py") -> Script:
+def serving(
+    cache: int = 0, activation: int = 0, loss: int = 0, cache_file: str = "/app/cache.py",
+    by: tuple[tuple[str, str], ...] = LOSS,
+) -> Script:  # fmt: skip
     """A model that answers and never learns."""
     script = Script()
     for _ in range(12):
@@ -82,7 +86,7 @@ def serving(cache: int = 0, activation: int = 0, loss: int = 0, cache_file: str 
     for _ in range(3):
         held = [script.alloc("cache", cache * MIB, (cache_file, "update"), *FORWARD) for _ in range(12) if cache]
         held += [script.alloc("activation", activation * MIB, *FORWARD) for _ in range(12) if activation]
-        held += [script.alloc("loss", loss * MIB, *LOSS)] if loss else []
+        held += [script.alloc("loss", loss * MIB, *by)] if loss else []
         for address in held:
             script.free(address, ("/app/serve.py", "finish"))
     return script
@@ -113,7 +117,13 @@ GIVEN: list[Case] = [
     ("mixed-precision", lambda: serving(activation=100), ("activation",), 1 / 2 - 300 / 1200),
     ("fused-attention", lambda: training(activation=50, scores=60), ("scores",), 1),
     ("chunked-loss", lambda: training(activation=50, loss=700), ("loss",), 7 / 8),
-    ("keep-gradients", lambda: training(activation=50, gradient=50, keep_gradients=True), ("gradient",), 1),
+    ("chunked-loss", lambda: serving(activation=50, loss=700), ("loss",), 7 / 8),  # an evaluation
+    (
+        "keep-gradients",
+        lambda: training(activation=50, gradient=50, keep_gradients=True),
+        ("gradient",),
+        703 / 1024,  # the next backward pass makes them again, one after another
+    ),
     ("optimizer-state", lambda: training(activation=50, state=80), ("state",), 3 / 4),
     (
         "optimizer-state",
@@ -208,7 +218,7 @@ NOT_GIVEN: list[tuple[str, Callable[[], Script]]] = [
     ),
     ("fused-attention", lambda: training(activation=100, scores=3)),
     ("chunked-loss", lambda: training(activation=100, loss=30)),
-    ("chunked-loss", lambda: serving(activation=50, loss=700)),
+    ("chunked-loss", lambda: serving(activation=50, loss=700, by=SOFTMAX)),  # samples from logits
     ("keep-gradients", lambda: training(activation=50, gradient=50)),
     ("keep-gradients", lambda: training(activation=50, gradient=2, keep_gradients=True)),
     ("optimizer-state", lambda: training(activation=100, state=2)),

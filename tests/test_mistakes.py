@@ -51,6 +51,8 @@ CASES = [
     ("graphs", "checkpoint", "checkpointing"),  # layers with two outputs
     ("dispatched", "half", "accumulation"),
     ("video", "half", "accumulation"),  # SGD allocates nothing after its first step
+    ("unfrozen", "freeze", "untrained-gradients"),
+    ("recurrent", "detach", "retained-graphs"),
 ]
 RECORDED = Path(__file__).parent / "recordings" / "mistakes"
 CLOSE = 0.15
@@ -124,6 +126,31 @@ def test_iterations_of_a_pass_that_fails_are_no_leak(torch: fake_torch.FakeTorch
     assert "leak" not in {finding.kind for finding in found} and "fused-attention" not in given
     measured = recorded(torch, folder, "flow", "checkpoint").timeline(0).peak_bytes
     assert 0.5 * measured < given["checkpointing"].evidence["saving"]["peak_bytes"] <= measured
+
+
+@pytest.mark.parametrize("torch", fake_torch.parameters())
+@pytest.mark.parametrize(
+    ("program", "rules"),
+    [
+        ("reference", {"broadcast"}),  # positions are as large as weights of norms
+        ("unfrozen", {"fused-attention", "keep-gradients"}),  # adapters add to what layers give
+        ("recurrent", {"collected-outputs"}),  # graphs keep what is observed
+        ("returned", {"retained-graphs"}),  # the peak is that of the backward pass which needs them
+    ],
+)
+def test_sizes_alike_are_no_mistake(torch: fake_torch.FakeTorch, folder: Path, program: str, rules: set[str]) -> None:
+    assert not rules & set(advice(recorded(torch, folder, program, "")))
+
+
+@pytest.mark.parametrize("torch", fake_torch.parameters())
+@pytest.mark.parametrize("program", ["chosen", "perplexity"])
+def test_logits_in_16_bits_and_one_position_more_are_chunked_too(
+    torch: fake_torch.FakeTorch, folder: Path, program: str
+) -> None:
+    """The loss reads them in 32 bits, without the last position."""
+    saving = advice(recorded(torch, folder, program, ""))["chunked-loss"].evidence["saving"]
+    measured = recorded(torch, folder, program, "chunks").timeline(0).peak_bytes
+    assert abs(saving["peak_bytes"] - measured) <= CLOSE * measured
 
 
 @pytest.mark.parametrize("torch", fake_torch.parameters())

@@ -63,6 +63,7 @@ CAUSES = {
     "tables": "data-on-device",
     "tight": "OomEvidence expandable-segments fused-attention",
     "uneven": "device-imbalance",
+    "unfrozen": "untrained-gradients",
     "unsplit": "unset-max-split-size",
     "vocabulary": "chunked-loss",
     "waiting": "backward-each",

@@ -40,8 +40,8 @@ def _math_kernel(context: AdviceContext) -> Advice | None:
         [
             holds,
             sentence(
-                "Fused kernels need 16-bit inputs or a supported head size and mask; `sdpa_kernel()` says why one "
-                "cannot run."
+                "A fused kernel needs a supported head size, and a mask that is contiguous in its last dimension; "
+                "`sdpa_kernel()` says why one cannot run."
             ),
         ],
         "torch.nn.attention.sdpa_kernel",

@@ -11,6 +11,8 @@ from snapreport.findings.saving import bytes_over_time, peak_without_spans, shar
 from snapreport.sentence import bytes_part, sentence
 from snapreport.timeline.phases import FORWARD, OPTIMIZER_STEP, ZERO_GRAD
 
+FEWEST_ZEROED = 2
+"""Backward passes whose gradients ``zero_grad`` frees, while others from before stay."""
 FEWEST_PASSES = 3
 """Backward passes that find a gradient allocated, where no optimizer step shows."""
 _LIGHTNING = r"/(pytorch_)?lightning/(pytorch/)?loops/"
@@ -49,6 +51,55 @@ def _old_gradients(context: AdviceContext) -> _OldGradients | None:
     return _OldGradients(old, next_forward, int(forward[0]))
 
 
+def _untrained(context: AdviceContext) -> np.ndarray:
+    return context.remember("untrained gradients", lambda: _find_untrained(context))
+
+
+def _find_untrained(context: AdviceContext) -> np.ndarray:
+    """Bool per allocation: a weight's gradient that ``zero_grad`` never frees, although it frees those of later
+    backward passes, and of a size that no optimizer state has: the weight is not among the optimizer's.
+    """
+    gradients, last = context.category("gradient") & (context.born >= 0), len(context.timeline.events)
+    zeroed = gradients & (context.freed < last) & context.phases.runs(ZERO_GRAD)[context.free_stack]
+    passes = backward_passes(context)[context.born[zeroed]]
+    # Distinct passes that begin after the one of each gradient.
+    of_later = np.append(np.unique(passes), np.full(FEWEST_ZEROED, last))
+    own = backward_passes(context)[np.maximum(context.born, 0)]
+    survives = of_later[np.searchsorted(of_later[:-FEWEST_ZEROED], own, "right") + FEWEST_ZEROED - 1] < last
+    weights, state = (np.unique(context.size[context.category(name)]) for name in ("parameter", "optimizer state"))
+    of_weights = np.isin(context.size, weights) & ~np.isin(context.size, state)
+    stays = context.freed > context.freed[zeroed].max(initial=0)  # all are freed where a program ends
+    return np.asarray(gradients & stays & survives & of_weights)
+
+
+def untrained_gradients(context: AdviceContext) -> Advice | None:
+    """Gradients of weights that no optimizer updates, as of a base model under LoRA that was not frozen."""
+    if not context.trains:
+        return None
+    mask = _untrained(context)
+    size = context.bytes_at_peak(mask)
+    if not context.is_much(size):
+        return None
+    return Advice(
+        "untrained-gradients",
+        sentence("Freeze the weights that the optimizer does not update: `requires_grad_(False)`"),
+        [
+            sentence(
+                "{} are gradients that zero_grad() never frees, although it frees others in each step: the optimizer "
+                "does not have their weights.",
+                context.share(size),
+            ),
+            "A base model under LoRA that still requires gradients is a common case.",
+        ],
+        "Tensor.requires_grad_()",
+        "https://docs.pytorch.org/docs/stable/notes/autograd.html#locally-disabling-gradient-computation",
+        mask,
+        effort=ONE_LINE,
+        line="base_model.requires_grad_(False)",
+        place="before the optimizer is created",
+    )
+
+
 def keep_gradients(context: AdviceContext) -> Advice | None:
     """Gradients of an earlier step, still allocated during a forward pass."""
     if not context.trains:
@@ -58,7 +109,8 @@ def keep_gradients(context: AdviceContext) -> Advice | None:
         return None
     if not found.mask.any():
         return _never_freed(context)
-    old, innermost, events = found.mask, context.phases.innermost, context.timeline.events["stack"].to_numpy()
+    old = found.mask & ~_untrained(context)
+    innermost, events = context.phases.innermost, context.timeline.events["stack"].to_numpy()
     late = old & _freed_after_forward(context)
     if 2 * context.size[late].sum() > context.size[old].sum():
         return _freed_late(context, late, found.next_forward)
@@ -71,7 +123,8 @@ def keep_gradients(context: AdviceContext) -> Advice | None:
     at_peak = innermost[events[context.event]] if context.event >= 0 else FORWARD
     by_step = bool(at_peak == OPTIMIZER_STEP)
     steps = (context.phases.runs(OPTIMIZER_STEP) | context.phases.runs(ZERO_GRAD))[events]
-    needed = by_step or not _until_each_backward(context, old, steps)
+    part = 0.0 if by_step else _until_each_backward(context, old, steps)
+    needed = not part
     user = "the optimizer's step needs" if by_step else "further micro-batches need"
     stays = sentence("The peak stays, because {user} them; the forward pass gains that much room.", user=user)
     return Advice(
@@ -87,6 +140,7 @@ def keep_gradients(context: AdviceContext) -> Advice | None:
         "Optimizer.zero_grad(set_to_none=True)",
         "https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html",
         old,
+        part or 1.0,
         spares_peak=needed,
         evidence=GradientsEvidence(in_forward_bytes=size),
         effort=ONE_LINE,

@@ -8,7 +8,7 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 
 from snapreport.findings.advice_context import ONE_LINE, SLOWER, Advice, AdviceContext, AdviceEvidence
-from snapreport.findings.advice_gradients import keep_gradients
+from snapreport.findings.advice_gradients import keep_gradients, untrained_gradients
 from snapreport.findings.loaded_checkpoint import loaded_checkpoint
 from snapreport.findings.noted_types import element_bytes
 from snapreport.findings.transfer_time import moved_each_step
@@ -214,6 +214,7 @@ def _offload(context: AdviceContext) -> Advice | None:
 
 OPTIMIZER_RULES: tuple[Callable[[AdviceContext], Advice | None], ...] = (
     _foreach,
+    untrained_gradients,
     keep_gradients,
     _optimizer_state,
     _offload,

@@ -167,13 +167,13 @@ def _by_shape(
     # A softmax saves its result and not the product, as a gate saves what it concatenates.
     candidate &= ~_is_saved(context, births[first])
     candidate &= ~_lacks_softmax(context, births)[second]
-    inside = _members(context)
+    calls = _calls(context)
     known: dict[tuple[int, int, int], bool] = {}
     for place in np.flatnonzero(candidate).tolist():
         at, last = int(first[place]), int(second[place])
         key = int(stack[at]), int(stack[last]), int(size[at])
         if key not in known:
-            known[key] = _is_call(at, last, stack, size, usable, caller, inside)
+            known[key] = _is_call(at, last, stack, size, usable, caller, calls)
         if known[key]:
             found[births[last]] = True
     return found
@@ -235,19 +235,22 @@ def _is_call(
     size: np.ndarray,
     usable: np.ndarray,
     caller: np.ndarray,
-    inside: Callable[[int], frozenset[int]],
+    calls: Callable[[int], list[tuple[int, tuple[int, ...]]]],
 ) -> bool:
     """Whether an output follows two equal matrices, and before them come two tensors of its size, or one of three
-    times that.
+    times that: in the same call of a function, since an adapter runs around projections and around other layers.
     """
     function, scores = caller[stack[at]], int(size[at])
+    call = next(call for call in calls(int(stack[at])) if call[0] == function)
     before = slice(max(0, at - NEIGHBOURS), at)
-    of_function = np.array([function in inside(int(s)) for s in stack[before]], bool)
-    inputs = size[before][of_function]
+    of_call = np.array([call in calls(int(s)) for s in stack[before]], bool)
+    inputs = size[before][of_call]
     for place in range(last + 1, min(last + 9, len(size))):
         output = int(size[place])
         if not usable[place] or output * MAX_SCORES_RATIO <= scores or output == scores:
             continue
+        if function not in dict(calls(int(stack[place]))):
+            return False
         if output < scores and ((inputs == output).sum() >= 2 or (inputs == 3 * output).any()):
             return True
         if output / scores not in RATIOS:
@@ -255,14 +258,18 @@ def _is_call(
     return False
 
 
-def _members(context: AdviceContext) -> Callable[[int], frozenset[int]]:
-    """A function that gives the set of function numbers in a stack, computed once for each stack."""
+def _calls(context: AdviceContext) -> Callable[[int], list[tuple[int, tuple[int, ...]]]]:
+    """A function that gives the calls in a stack, innermost first, computed once for each stack: the number of a
+    function, and the frames outside of it.
+    """
     recording, numbers = context.snapshot.recording, context.function_of_frame
-    known: dict[int, frozenset[int]] = {}
+    known: dict[int, list[tuple[int, tuple[int, ...]]]] = {}
 
-    def of(stack: int) -> frozenset[int]:
+    def of(stack: int) -> list[tuple[int, tuple[int, ...]]]:
         if stack not in known:
-            known[stack] = frozenset(numbers[recording.stack(stack)].tolist())
+            frames = recording.stack(stack)
+            functions = numbers[frames].tolist()
+            known[stack] = [(function, tuple(frames[at + 1 :])) for at, function in enumerate(functions)]
         return known[stack]
 
     return of

@@ -10,7 +10,7 @@ from snapreport.findings.advice_births import births
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, AdviceEvidence
 from snapreport.findings.graphs import backward_passes, dropped_graphs
 from snapreport.findings.live import names_of
-from snapreport.findings.retained_graphs import retained_graphs
+from snapreport.findings.retained_graphs import read_by_retained_graphs, retained_graphs
 from snapreport.findings.saving import share_of_lives
 from snapreport.findings.unused_graphs import unused_graphs
 from snapreport.sentence import bytes_part, sentence
@@ -133,6 +133,7 @@ def _collected(context: AdviceContext) -> np.ndarray:
         freed_in = context.free_stack[every.rows]
         kept &= (freed == last) | (freed_in > 0) & ~context.phases.runs(BACKWARD)[freed_in]
         kept &= ~(dropped_graphs(context) | unused_graphs(context) | retained_graphs(context))[every.rows]
+        kept &= ~read_by_retained_graphs(context)[every.rows]
     table = pl.DataFrame({
         "row": every.rows, "stack": every.stack, "size": every.size, "born": born, "freed": freed,
         "passes": np.cumsum(every.forward), "outside": every.outside, "epoch": epoch,

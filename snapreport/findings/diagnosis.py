@@ -40,11 +40,12 @@ _CAUSES = {
     "loaded-checkpoint": ("A loaded checkpoint holds", "load it to the CPU"),
     "foreach-optimizer": ("Temporaries of the optimizer's foreach code hold", "use `fused=True`"),
     "keep-gradients": ("Gradients of the previous step hold", "free them before the forward pass"),
+    "untrained-gradients": ("Gradients of weights that the optimizer does not update hold", "freeze those weights"),
     "optimizer-state": ("Optimizer state holds", "shard it"),
     "offload": ("Optimizer state holds", "offload it to the CPU"),
     "checkpointing": ("Activations of repeated layers hold", "use activation checkpointing"),
     "accumulation": ("What grows with the batch holds", "halve the batch with gradient accumulation"),
-    "chunked-loss": ("Logits, their softmax and gradients hold", "compute the loss in chunks"),
+    "chunked-loss": ("Logits and what the loss computes of them hold", "compute the loss in chunks"),
     "device-imbalance": ("Outputs that DataParallel gathers hold", "compute the loss inside the module"),
     "broadcast": (
         "Products of a broadcast from [N] and [N, 1] hold",

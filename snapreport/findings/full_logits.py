@@ -65,10 +65,11 @@ def full_logits(context: AdviceContext) -> Advice | None:
         "Select the positions before the last layer, not after it",
         [
             sentence(
-                "Logits of all positions and their gradient hold {}, from {}. {} of them are used.",
+                "Logits of all positions{gradient} hold {}, from {}. {} of them are used.",
                 context.share(bytes_),
                 names_of(context.snapshot).line(first),
                 share_text(int(1000 * (1 - share)), 1000),
+                gradient=" and their gradient" if context.trains else "",
             ),
             "head(hidden[positions]) computes the same numbers as head(hidden)[positions].",
         ],

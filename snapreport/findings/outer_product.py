@@ -20,6 +20,7 @@ _MIN_BYTES = 1 << 22
 _NEIGHBOURS = 8
 _LEAST_DEPTH, _MOST_DEPTH = 8, 4096
 _FEWEST_VECTORS = 64
+_LOOKUP = r"torch/nn/functional\.py embedding(_bag)?$"
 _IN_SUM = 2
 """Allocations from a difference on, its square and its sum, in which the remedy computes x·y."""
 DISTANCE_CHUNKS = 8
@@ -33,7 +34,10 @@ def broadcast(context: AdviceContext) -> Advice | None:
     linear = context.frames(LINEAR)[stack]
     by_program = context.own_frames[context.innermost()][stack]
     mask = np.zeros(len(context.size), bool)
-    large = np.flatnonzero((size >= _MIN_BYTES) & ~linear & (stack > 0))
+    # Positions of T tokens in 64 bits may be as large as a norm's weights, and their square as what a lookup gives.
+    of_data = ~context.category("parameter", "gradient", "optimizer state")
+    lookup = context.frames(_LOOKUP)[stack]
+    large = np.flatnonzero((size >= _MIN_BYTES) & ~linear & ~lookup & (stack > 0))
     for bytes_of in _ELEMENT_SIZES:
         n = np.sqrt(size[large] / bytes_of).round().astype(np.int64)
         square = n * n * bytes_of == size[large]
@@ -49,7 +53,7 @@ def broadcast(context: AdviceContext) -> Advice | None:
             if int(size[at]) in found:  # the first has marked all that follow
                 continue
             born = context.born[rows[at]]
-            alive = (context.born < born) & (context.freed > born) & (context.size == side * bytes_of)
+            alive = of_data & (context.born < born) & (context.freed > born) & (context.size == side * bytes_of)
             # The prediction and the target; all pairs by a matrix product have operands with more columns.
             if alive.sum() >= 2:
                 found.add(int(size[at]))

@@ -113,6 +113,12 @@ def _read_by(context: AdviceContext, graphs: np.ndarray) -> np.ndarray:
     return found
 
 
+def read_by_retained_graphs(context: AdviceContext) -> np.ndarray:
+    """Bool per allocation: inputs that graphs save which a stored output holds; see ``_read_by``."""
+    graphs = retained_graphs(context) & ~_stored_outputs(context)
+    return context.remember("inputs of retained graphs", lambda: _read_by(context, graphs))
+
+
 def _not_needed_from(context: AdviceContext, rows: np.ndarray) -> np.ndarray:
     """Int64 per row: the event from which no backward pass needs it. The next one may free another graph, that of its
     loss: then it never uses this one, whose forward pass is all that it lives for.
@@ -129,9 +135,14 @@ def _not_needed_from(context: AdviceContext, rows: np.ndarray) -> np.ndarray:
     run = begun[np.maximum(context.born[rows], 0)]
     of_loss = np.bincount(begun[np.maximum(context.born[used], 0)], context.size[used], count)
     of_kept = np.bincount(run, context.size[rows], count)
-    made_until = np.zeros(count, np.int64)
+    made_from, made_until = np.full(count, last, np.int64), np.zeros(count, np.int64)
+    np.minimum.at(made_from, run, context.born[rows])
     np.maximum.at(made_until, run, context.born[rows])
-    unused = of_loss[run] >= of_kept[run]
+    # What each layer makes for both, as keys and values that a model returns beside its logits, is of one graph.
+    of_used = begun[np.maximum(context.born, 0)]
+    among = used & (context.born > made_from[of_used]) & (context.born < made_until[of_used])
+    of_same = np.bincount(of_used[among], context.size[among], count)
+    unused = (of_loss[run] >= of_kept[run]) & (2 * of_same[run] < of_loss[run])
     return np.asarray(np.where(unused, np.minimum(made_until[run] + 1, ends[rows]), ends[rows]))
 
 
@@ -139,7 +150,7 @@ def release_graphs(context: AdviceContext) -> Advice | None:
     mask = retained_graphs(context) & ~_stored_outputs(context)
     if not mask.any():
         return None
-    mask |= _read_by(context, mask)
+    mask |= read_by_retained_graphs(context)
     rows = np.flatnonzero(mask)
     starts, size = _not_needed_from(context, rows), context.size[rows]
     there = (starts <= context.event) & (context.freed[rows] > context.event)

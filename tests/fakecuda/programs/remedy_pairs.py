@@ -9,6 +9,7 @@ import json
 import os
 import sys
 
+import pairs.aligned
 import pairs.hasty
 import pairs.impolite
 import pairs.laboratory

@@ -148,6 +148,16 @@ def zeroed() -> None:
         optimizer.zero_grad(set_to_none=False)
 
 
+def unfrozen() -> None:
+    """A new last layer is trained, on layers that still require gradients."""
+    net, last = network(1024, 8), nn.Linear(1024, 16).cuda()
+    optimizer = torch.optim.Adam(last.parameters(), foreach=False)
+    for _ in range(4):
+        optimizer.zero_grad()
+        last(net(torch.empty(1024, 1024, device="cuda"))).sum().backward()
+        optimizer.step()
+
+
 def vocabulary() -> None:
     """Logits of many words."""
     net, last = network(256, 2), nn.Linear(256, 32000).cuda()

@@ -53,6 +53,7 @@ CASES = [
     ("video", "half", "accumulation"),  # SGD allocates nothing after its first step
     ("unfrozen", "freeze", "untrained-gradients"),
     ("recurrent", "detach", "retained-graphs"),
+    ("padded", "half", "accumulation"),
 ]
 RECORDED = Path(__file__).parent / "recordings" / "mistakes"
 CLOSE = 0.15
@@ -151,6 +152,20 @@ def test_logits_in_16_bits_and_one_position_more_are_chunked_too(
     saving = advice(recorded(torch, folder, program, ""))["chunked-loss"].evidence["saving"]
     measured = recorded(torch, folder, program, "chunks").timeline(0).peak_bytes
     assert abs(saving["peak_bytes"] - measured) <= CLOSE * measured
+
+
+@pytest.mark.parametrize("torch", fake_torch.parameters())
+def test_one_long_batch_is_said_of_the_peak(torch: fake_torch.FakeTorch, folder: Path) -> None:
+    """640 positions against 128."""
+    said = {program: _of_peak(recorded(torch, folder, program, "")) for program in ("padded", "unfrozen", "returned")}
+    (line,) = [line for line in said.pop("padded") if "times as large" in line]
+    assert line.startswith("Tensors of this step are 5.0 times as large as those of any other: ")
+    assert not any("times as large" in line for lines in said.values() for line in lines)
+
+
+def _of_peak(snapshot: Snapshot) -> list[str]:
+    (peak,) = (finding for finding in findings(snapshot) if finding.kind == "peak")
+    return list(peak.detail)
 
 
 @pytest.mark.parametrize("torch", fake_torch.parameters())

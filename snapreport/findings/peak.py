@@ -30,6 +30,7 @@ from snapreport.findings.live import (
     main_parts,
     names_of,
 )
+from snapreport.findings.longer_step import longer_step
 from snapreport.findings.model import Finding, FindingKind
 from snapreport.number_format import bytes_text, plural, share_text, upper_first
 from snapreport.sentence import bytes_part, device_part, event_part, joined, sentence
@@ -255,6 +256,8 @@ def _detail(timeline: DeviceTimeline, evidence: PeakEvidence) -> list[str]:
                 reported="reported" if evidence["is_lost"] else "would report",
             )
         )
+    if longer := longer_step(timeline):
+        lines.append(longer)
     stretch = evidence["last_stretch"]
     single = stretch["from_event"] >= 0 and stretch["count"] == 1
     if single:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 
 import torch
-from pairs.kit import DEVICE, REMEDY, floats, integers, program
+from pairs.kit import DEVICE, REMEDY, floats, halves, integers, program
 from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
@@ -166,6 +166,20 @@ def returned() -> None:
         logits, _past = model(ids)
         loss = functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
         loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+@program(half="accumulation")
+def padded() -> None:
+    """Classes of texts: each batch is padded to its longest text, and one text is five times as long as any other."""
+    words, last = nn.Embedding(8000, 256), nn.Linear(256, 4)
+    layers = nn.TransformerEncoder(nn.TransformerEncoderLayer(256, 4, 1024, 0.1, batch_first=True), 3)
+    net = nn.ModuleList([words, layers, last]).to(DEVICE)
+    optimizer = torch.optim.AdamW(net.parameters(), 1e-4)
+    for length in (120, 128, 640, 96, 128):
+        for ids, target in halves(integers(16, length), integers(16)):
+            functional.cross_entropy(last(layers(words(ids)).mean(1)), target).backward()
         optimizer.step()
         optimizer.zero_grad()
 

@@ -433,6 +433,23 @@ def test_optimizer_state_of_a_late_first_update_is_no_growth(tmp_path: Path) -> 
     assert not leaks and (verdict.status, verdict.reason) == ("none", "No leak found over 4 steps.")
 
 
+def test_gradients_that_a_validation_leaves_alone_are_no_growth(tmp_path: Path) -> None:
+    """Each step replaces those of the last, four times; the validation after them frees none."""
+    last: list[int] = []
+
+    def train_then_validate(script: Script, number: int) -> None:
+        if number < 4:
+            for address in last:
+                script.free(address, TRAIN)
+            last[:] = [script.alloc("gradient", 5 * MIB, TRAIN)]
+
+    path = tmp_path / "validated.pickle"
+    path.write_bytes(pickle.dumps(program(train_then_validate, 6).raw(), 4))
+    snapshot = snapreport.load(path)
+    leaks, verdict, _ = leaks_of(snapshot, snapshot.timeline(0))
+    assert not leaks and (verdict.status, verdict.reason) == ("none", "No leak found over 6 steps.")
+
+
 def test_growth_that_is_none_or_a_pattern_is_no_single_growth() -> None:
     assert single_growth(np.array([0, 0, 4, 4, 4, 4, 4]), 1) == SingleGrowth(1, 4, is_open=False)
     assert single_growth(np.array([0, 0, 0, 4, 4, 4]), 1) == SingleGrowth(2, 4, is_open=True)

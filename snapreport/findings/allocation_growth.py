@@ -125,7 +125,8 @@ def growing_stacks(loop: LoopMemory) -> list[GrowingStack]:
 
 def single_growths(loop: LoopMemory) -> list[tuple[int, SingleGrowth]]:
     """Stacks that grow once and keep it, those first that may grow again, then most bytes first. Not optimizer state,
-    which the first step that updates builds: accumulation and a gradient scaler put it off.
+    which the first step that updates builds: accumulation and a gradient scaler put it off. Nor what a repetition
+    before has left as much of: gradients that ``zero_grad`` frees in all but the last.
     """
     timeline, repetitions = loop.timeline, loop.repetitions
     settled = _settled(loop.remaining, loop.stacks)
@@ -137,8 +138,16 @@ def single_growths(loop: LoopMemory) -> list[tuple[int, SingleGrowth]]:
         for stack, row, is_settled in zip(loop.stacks.tolist(), loop.levels, settled, strict=True)
         if not is_settled
         if (growth := single_growth(row, loop.least, is_last_whole=is_last_whole)) is not None
+        if _most_left(loop, int(stack), growth.at) < row[growth.at + 1]
     ]
     return sorted(found, key=lambda one: (not one[1].is_open, -one[1].bytes, one[0]))
+
+
+def _most_left(loop: LoopMemory, stack: int, before: int) -> int:
+    """The most bytes of a stack that are live when a repetition ends, of those ``before``."""
+    ends = loop.repetitions.bounds[1 : before + 1]
+    stretches = np.column_stack((ends - 1, ends)).ravel()
+    return int(lowest_live(loop.allocations, np.array([stack]), stretches)[0, ::2].max())
 
 
 def loop_allocations(timeline: DeviceTimeline, repetitions: Repetitions) -> pl.DataFrame:

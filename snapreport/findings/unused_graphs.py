@@ -7,7 +7,7 @@ import polars as pl
 
 from snapreport.findings.advice_births import births as births_without_workspaces
 from snapreport.findings.advice_context import AdviceContext
-from snapreport.findings.graphs import births_until, is_inner
+from snapreport.findings.graphs import backward_passes, births_until, is_inner
 from snapreport.integers import is_among
 from snapreport.timeline.activity import TRAINING
 from snapreport.timeline.phases import BACKWARD, FORWARD
@@ -51,6 +51,11 @@ def _unused(context: AdviceContext) -> np.ndarray:
         n=pl.len(), lines=pl.col("calls").n_unique(), first=pl.col("born").min(), end=pl.col("born").max()
     )
     graphs = graphs.filter((pl.col("n") >= FEWEST_TENSORS) & (pl.col("lines") >= FEWEST_LINES))
+    # The next backward pass frees another graph, or it uses this one and retain_graph=True keeps it.
+    begun, freed = backward_passes(context), np.minimum(context.freed[by_backward], last - 1)
+    frees_some = np.unique(begun[freed])
+    following = pl.Series(begun[graphs["end"].to_numpy()] + 1)
+    graphs = graphs.filter(is_among(following.to_numpy(), frees_some) | (following > begun[-1]).to_numpy())
     every = births_without_workspaces(context)
     order, lines_of = context.born[every.rows[every.forward]], every.calls[every.forward]
     dense = [

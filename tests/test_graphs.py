@@ -32,11 +32,13 @@ def backward(script: Script, held: list[int], *, of_loss: bool = True) -> None:
         script.free(address, *BACKWARD)
 
 
-def steps(script: Script, count: int, passes: int, *, together: bool, of_loss: bool = True) -> None:
+def steps(script: Script, count: int, passes: int, *, together: bool, of_loss: bool = True, loss: int = 4) -> None:
+    """``loss``: bytes of what the program computes from each pass."""
     for number in range(count):
         began, waiting = len(script.events), []
         for _ in range(passes):
             waiting += forward(script, "activation")
+            waiting.append(script.alloc("loss", loss, ("/app/train.py", "loss_of")))
             if not together:
                 backward(script, waiting)
                 waiting = []
@@ -71,6 +73,13 @@ def test_four_graphs_that_wait_for_one_backward_pass(tmp_path: Path) -> None:
     assert found.evidence["passes"] == 4 and found.evidence["saving"]["saves_bytes"] == 3 * PASS
     # No number: neither parameters nor calls of other lines prove it.
     assert advice["checkpointing"].detail[0].startswith("Activations of repeated layers hold ")
+
+
+def test_passes_that_read_the_output_of_the_last_have_no_loss_of_their_own(tmp_path: Path) -> None:
+    """A solver's steps, a decoder's words, both sides of a contrastive loss."""
+    script = model()
+    steps(script, 4, 4, together=True, loss=MIB)
+    assert "backward-each" not in advised(script.raw(), tmp_path)
 
 
 @pytest.mark.parametrize(("passes", "together"), [(4, False), (1, True)])

@@ -9,7 +9,7 @@ import polars as pl
 from msgspec import UNSET, UnsetType
 
 from snapreport.findings.advice_births import births
-from snapreport.findings.advice_context import MIN_BYTES, ONE_LINE, SLOWER, Advice, AdviceContext, AdviceEvidence
+from snapreport.findings.advice_context import BLOCK, MIN_BYTES, ONE_LINE, SLOWER, Advice, AdviceContext, AdviceEvidence
 from snapreport.findings.batch_limits import is_batch_fixed
 from snapreport.findings.collected_outputs import collections
 from snapreport.findings.cut_off_pass import repeats_of_parameters
@@ -25,11 +25,14 @@ from snapreport.findings.saving import bytes_over_time, share_of_spans, share_wi
 from snapreport.findings.unused_graphs import unused_graphs
 from snapreport.sentence import bytes_part, code_part, sentence
 from snapreport.timeline.module_tree import numbered_modules
-from snapreport.timeline.phases import OPTIMIZER_STEP
+from snapreport.timeline.phases import FORWARD, OPTIMIZER_STEP
 
 CHUNKS = 8
 """Pieces in which a chunked loss is computed. Recorded with and without, MiB replayed and measured: 505, 505; 1,058,
 1,058; 1,350, 1,353."""
+
+_NUMBER = 8
+"""Bytes of one, in the widest type."""
 
 
 _CROSS_ENTROPY = r"(?i)cross_?entropy|nll_?loss"
@@ -66,6 +69,9 @@ def _checkpointing(context: AdviceContext) -> Advice | None:
         return None
     activation = context.category("activation") & ~dropped_graphs(context) & ~retained_graphs(context)
     activation &= ~unused_graphs(context)
+    # A backward pass that makes a graph (create_graph=True) saves what it computes again.
+    if context.is_much(context.bytes_at_peak(activation & context.without_python[context.stack] & (context.born >= 0))):
+        return None
     passes = waiting_graphs(context).passes
     found = repeated_layers(context, activation, passes)
     if found is None:
@@ -134,6 +140,8 @@ def _several_graphs(context: AdviceContext) -> Advice | None:
     size = context.bytes_at_peak(mask)
     if passes < 2 or not context.is_much(size * (passes - 1) // passes):
         return None
+    if not waiting.failed and not _has_losses(context, mask & context.at_peak, passes):
+        return None
     gradients, share = _beside_gradients(context, mask, 1 - 1 / passes)
     if not share:
         return None
@@ -178,6 +186,18 @@ def _several_graphs(context: AdviceContext) -> Advice | None:
         effort=ONE_LINE,
         line="loss.backward()",
     )
+
+
+def _has_losses(context: AdviceContext, graphs: np.ndarray, passes: int) -> bool:
+    """Whether each of ``passes`` but the last is followed by a number, its loss, before the last of ``graphs`` is made
+    (Bool per allocation). Passes that read each other's output, as those of a solver, or share one loss have none.
+    """
+    born = context.born[graphs & (context.born >= 0)]
+    between = (context.born > born.min()) & (context.born < born.max()) & context.has_python
+    # Outside of modules one for each sample is a loss, too.
+    outside = ~context.phases.runs(FORWARD)[context.stack]
+    number = (context.size <= _NUMBER) | (outside & (context.size <= BLOCK))
+    return int((between & number).sum()) >= passes - 1
 
 
 def _accumulation(context: AdviceContext) -> Advice | None:

@@ -34,6 +34,10 @@ _OPTIMIZERS = {
 """File in torch.optim → class of the optimizer. Adam and AdamW share a file."""
 _FUSED = ("AdamW", "SGD")
 """Optimizers with a fused kernel on every GPU: that of Adagrad is for the CPU alone up to PyTorch 2.9."""
+_AT_ONCE = 2
+"""Temporaries as large as a parameter that Adam has at a time with foreach=False: of one that is most of the model,
+they are more than those of foreach.
+"""
 _USUAL_BYTES = 4
 """Of a number in an optimizer's state whose type was not noted."""
 _ADAM = "(?i)adam"
@@ -55,14 +59,14 @@ def _foreach(context: AdviceContext) -> Advice | None:
         "The optimizer's foreach code allocates temporaries for all parameters at once: {}.", context.share(size)
     )
     smaller = "A smaller batch would not change them."
+    largest = int(context.size[mask & context.at_peak].max())
     if optimizer in _FUSED:
+        by_one = _AT_ONCE * largest <= size // 2
+        instead = "; foreach=False needs those of one parameter at a time" if by_one else ""
         return Advice(
             "foreach-optimizer",
-            "Use the fused optimizer (fused=True, or foreach=False)",
-            [
-                allocates,
-                f"The fused kernel needs none; foreach=False needs those of one parameter at a time. {smaller}",
-            ],
+            f"Use the fused optimizer (fused=True{', or foreach=False' if by_one else ''})",
+            [allocates, f"The fused kernel needs none{instead}. {smaller}"],
             "fused=True of torch.optim.AdamW, Adam and SGD",
             _OPTIM,
             mask,
@@ -70,7 +74,6 @@ def _foreach(context: AdviceContext) -> Advice | None:
             effort=ONE_LINE,
             line=f"optimizer = torch.optim.{optimizer}(parameters, fused=True)",
         )
-    largest = int(context.size[mask & context.at_peak].max())
     return Advice(
         "foreach-optimizer",
         sentence("Use the optimizer with `foreach=False`"),
@@ -162,10 +165,13 @@ def _saved_in_8_bits(context: AdviceContext, mask: np.ndarray) -> tuple[float, b
 
 
 def _state(context: AdviceContext) -> np.ndarray:
-    """Bool per allocation: optimizer state, without the 32-bit master weights that some optimizers hold beside it."""
+    """Bool per allocation: optimizer state, without the 32-bit master weights that some optimizers hold beside it, and
+    without averages of the weights: where the optimizer's step makes state, copies made elsewhere are those.
+    """
     masters = context.frames(r"(?i)main_param|master|fp32_from|float16_optimizer|shard_fp32|_init_fp32")
     state: np.ndarray = context.category("optimizer state") & ~masters[context.stack]
-    return state
+    in_step = state & context.phases.runs(OPTIMIZER_STEP)[context.stack]
+    return state & (in_step | ~context.has_python) if in_step.any() else state
 
 
 class OffloadEvidence(AdviceEvidence, kw_only=True):

@@ -53,6 +53,7 @@ MAX_SCORES_RATIO = 256
 """Scores are at most so many times larger than their output: one has the length where the other has the head's size."""
 RATIOS = (1.0, 0.5, 2.0, 0.25)
 """Bytes of an element beside those of the softmax: casts between 16 and 32 bits, masks of one byte."""
+_OF_EINSUM = (1.0, 0.5)
 
 
 class Scores(Struct, frozen=True):
@@ -286,7 +287,7 @@ def _neighbours(
     """Bool per allocation: in a run around a centre that its function made directly, as large up to the element's size.
 
     centres: places in ``births``. product: Bool per stack, those of an einsum, too: it copies what it reads, so that
-    only what is as large is a matrix of scores.
+    only what is as large is a matrix of scores, or half as large: autocast's copy of a softmax in 32 bits.
     """
     found = np.zeros(len(context.size), bool)
     if not len(centres):
@@ -302,12 +303,12 @@ def _neighbours(
             at = np.clip(place, 0, len(births) - 1)
             tiny = size[at] * MIN_ROW_RATIO <= scores
             ratio = size[at] / np.maximum(scores, 1)
-            alike = (is_direct[at] & np.isin(ratio, RATIOS)) | (product[stack[at]] & (ratio == 1.0))
+            alike = (is_direct[at] & np.isin(ratio, RATIOS)) | (product[stack[at]] & np.isin(ratio, _OF_EINSUM))
             alike &= function[at] == of
             if step > 0:
                 # The last of a call is its output, which stays: another number of bytes only if more follows directly.
                 after = np.clip(at + 1, 0, len(births) - 1)
-                more = is_direct[after] & (function[after] == of)
+                more = (is_direct | product[stack])[after] & (function[after] == of)
                 alike &= (ratio == 1.0) | more
             going &= alike | tiny
             found[births[at[going & alike]]] = True

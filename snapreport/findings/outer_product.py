@@ -92,21 +92,27 @@ def distance_matrix(context: AdviceContext) -> Advice | None:
     of N times D and M times D.
     """
     every = births(context)
-    rows, size, stack = every.rows, every.size, every.stack
+    # What is smaller is no sum, but may be a number for each dimension, by which vectors are scaled.
+    large = every.size >= _MIN_BYTES // _MOST_DEPTH
+    rows, size, stack, calls = every.rows[large], every.size[large], every.stack[large], every.calls[large]
     mask, output = np.zeros(len(context.size), bool), 0
     # The program's own lines compute both and their sum, one directly after the other.
     innermost = context.innermost()
     function = np.where(context.own_frames[innermost], context.function_of_frame[innermost], 0)[stack]
     alike = (function[:-1] == function[1:]) & (function[:-1] > 0) & (size[:-1] == size[1:]) & (size[:-1] >= _MIN_BYTES)
-    known: dict[tuple[int, int], bool] = {}
-    for at in np.flatnonzero(alike[:-1] & (function[2:] == function[:-2])).tolist():
-        key = int(stack[at]), int(size[at])
-        if key not in known:
-            known[key] = _is_difference(context, rows[at], int(size[at]), int(size[at + 2]))
-        if known[key]:
-            output = max(output, int(size[at + 2]))
-            of_lines = is_among(context.calls, every.calls[[at, at + 1]].tolist())[context.stack]
-            mask |= of_lines & context.as_large(size[at]) & (context.born >= 0)
+    known: dict[tuple[int, int, int, bool], bool] = {}
+    pairs = np.flatnonzero(alike[:-1] & (function[2:] == function[:-2]) & (size[2:] != size[1:-1]))
+    for at in pairs.tolist():
+        sums = int(size[at + 2])
+        # Scaled by a number for each dimension, a difference is two tensors of all pairs.
+        for first in (at, at - 1) if at and alike[at - 1] else (at,):
+            key = int(stack[first]), int(size[first]), sums, first < at
+            if key not in known:
+                known[key] = _is_difference(context, rows[first], int(size[first]), sums, is_scaled=first < at)
+            if known[key]:
+                output = max(output, sums)
+                of_lines = is_among(context.calls, calls[first : at + 2].tolist())[context.stack]
+                mask |= of_lines & context.as_large(size[first]) & (context.born >= 0)
     if not output:
         return None
     # Their gradients are as large, and sums over one axis of those take scratch memory while they are alive.
@@ -220,9 +226,9 @@ def _is_sum_of_norms(context: AdviceContext, row: int, whole: int) -> bool:
     return False
 
 
-def _is_difference(context: AdviceContext, row: int, whole: int, sums: int) -> bool:
+def _is_difference(context: AdviceContext, row: int, whole: int, sums: int, *, is_scaled: bool) -> bool:
     """Whether two tensors that are alive have n·d and m·d numbers, where ``whole`` bytes are n·m·d and ``sums`` n·m.
-    Nothing as large is, in any type: a softmax or a norm computes from such a tensor.
+    Nothing as large is, in any type: a softmax or a norm computes from such a tensor. ``is_scaled``: one has d numbers.
     """
     depth, rest = divmod(whole, max(sums, 1))
     if rest or not _LEAST_DEPTH <= depth <= _MOST_DEPTH:
@@ -233,6 +239,8 @@ def _is_difference(context: AdviceContext, row: int, whole: int, sums: int) -> b
         return False
     for bytes_of in _ELEMENT_SIZES:
         vector = depth * bytes_of
+        if is_scaled and vector not in alive:
+            continue
         sides = alive[(alive % vector == 0) & (alive >= _FEWEST_VECTORS * vector) & (alive < whole)]
         m, left = np.divmod(sums // bytes_of, sides // vector)
         if ((left == 0) & np.isin(m * vector, sides)).any():

@@ -16,6 +16,7 @@ import pairs.laboratory
 import pairs.language
 import pairs.mistakes
 import pairs.others
+import pairs.science
 import pairs.strangers
 import pairs.unseen
 import pairs.vision  # noqa: F401

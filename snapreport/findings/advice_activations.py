@@ -13,7 +13,7 @@ from snapreport.findings.advice_context import BLOCK, MIN_BYTES, ONE_LINE, SLOWE
 from snapreport.findings.batch_limits import is_batch_fixed
 from snapreport.findings.collected_outputs import collections
 from snapreport.findings.cut_off_pass import repeats_of_parameters
-from snapreport.findings.graphs import dropped_graphs, unknown_of_a_step, waiting_graphs
+from snapreport.findings.graphs import backward_passes, dropped_graphs, unknown_of_a_step, waiting_graphs
 from snapreport.findings.layer_count import layer_count
 from snapreport.findings.mixed_precision import mixed_precision
 from snapreport.findings.remedy_time import computed_again
@@ -31,6 +31,8 @@ CHUNKS = 8
 """Pieces in which a chunked loss is computed. Recorded with and without, MiB replayed and measured: 505, 505; 1,058,
 1,058; 1,350, 1,353."""
 
+_MOST_PASSES = 4
+"""Of one batch: the networks of a GAN have three."""
 _NUMBER = 8
 """Bytes of one, in the widest type."""
 
@@ -270,13 +272,21 @@ def _missing_gradients(context: AdviceContext) -> tuple[int, np.ndarray]:
 def batch_sized(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: activations, inputs, temporaries and what else is of one step, but not of the optimizer's.
 
-    Graphs that no backward pass frees stay: the other half makes its own. So do a data set, and all results of a loop.
+    Graphs that no backward pass frees stay: the other half makes its own. So do a data set, also one of which batches
+    are views, and all results of a loop.
     """
     grows = context.category("activation", "input", "temporary") & (context.born >= 0) & ~dropped_graphs(context)
     grows |= unknown_of_a_step(context)
-    grows &= ~(retained_graphs(context) | resident_data(context) | collections(context))
+    grows &= ~(retained_graphs(context) | resident_data(context) | collections(context) | _lasting_inputs(context))
     of_batch: np.ndarray = grows & ~(context.phases.innermost == OPTIMIZER_STEP)[context.stack]
     return of_batch
+
+
+def _lasting_inputs(context: AdviceContext) -> np.ndarray:
+    """Bool per allocation: inputs that more backward passes find allocated than one batch has."""
+    begun = backward_passes(context)
+    passes = begun[np.minimum(context.freed, len(begun) - 1)] - begun[np.maximum(context.born, 0)]
+    return np.asarray(context.category("input") & (context.born >= 0) & (passes >= _MOST_PASSES))
 
 
 def _chunked_loss(context: AdviceContext) -> Advice | None:

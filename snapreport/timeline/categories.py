@@ -8,7 +8,6 @@ import numpy as np
 import polars as pl
 from msgspec import Struct
 
-from snapreport.integers import is_among
 from snapreport.reading.event_columns import enum_series
 from snapreport.reading.recording import Recording
 from snapreport.reading.stack_marks import innermost_marked
@@ -183,10 +182,6 @@ def stack_and_free_categories(
     say((codes == 0) & (by_free > 0) & (free_stack != stack), by_free)
     # A cache that the model fills during training is saved for the backward pass.
     say((codes == KV_CACHE) & ~own & (lives.freed == BACKWARD), ACTIVATION)
-    # With create_graph=True a backward pass makes a graph, which a later one frees. The program frees gradients.
-    made = (inner == BACKWARD) & is_among(codes, (0, GRADIENT)) & (alloc >= 0) & ~own & ~lives.within
-    if lives.own_frees:
-        say(made & (lives.freed == BACKWARD), ACTIVATION)
     nothing = (codes == 0) & ~lives.engine
     say(nothing & (lives.freed == BACKWARD), ACTIVATION)
     say(nothing & (lives.freed == OPTIMIZER_STEP) & (alloc < 0), OPTIMIZER_STATE)

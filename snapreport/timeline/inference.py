@@ -3,7 +3,8 @@
 Contains only rules whose precision was measured (``python -m benchmarks categories`` prints it for each):
 
 * *engine*: an allocation of the autograd engine's thread, which has no Python stack, is a temporary if the same
-  backward pass frees it, otherwise a gradient;
+  backward pass frees it, an activation if a later one does or if it is larger than what a gradient can be of, otherwise
+  a gradient;
 * *growing cache*, *kept cache*, *input batch*: see ``repeated_tensors.py``;
 * *copies*: blocks from before the trace that are never freed hold a few times the sizes of the model's parameters: the
   first copy is parameters, then gradients if the trace makes none, the rest is optimizer state;
@@ -108,9 +109,18 @@ def _workspace(e: Evidence, _: np.ndarray) -> np.ndarray:
     return np.where(mine | beside_kept(table, mine), WORKSPACE, 0)
 
 
-def _engine(e: Evidence, _: np.ndarray) -> np.ndarray:
+def _engine(e: Evidence, so_far: np.ndarray) -> np.ndarray:
     mine = e.lives.engine & (e.codes == 0)
     result = np.where(mine, np.where(e.lives.within, TEMPORARY, GRADIENT), 0)
+    # With create_graph=True a backward pass makes a graph, which a later one frees. Gradients are freed by the program,
+    # and none is larger than any parameter or input. With C++ frames the engine's threads have stacks.
+    backward = (e.alloc >= 0) & (e.lives.born == BACKWARD)
+    codes = np.where(so_far > 0, so_far, e.codes)
+    others = e.size[~backward & ~is_among(codes, (ACTIVATION, TEMPORARY, WORKSPACE))]
+    largest = int((others if len(others) else e.size).max(initial=0))
+    freed = e.lives.own_frees & (e.free >= 0) & (e.lives.freed == BACKWARD)
+    of_graph = freed | (e.size > largest)
+    result[of_graph & backward & is_among(e.codes, (0, GRADIENT)) & ~e.lives.within] = ACTIVATION
     # If the trace ends in a backward pass, live memory with the size of a gradient or parameter is a gradient.
     if e.lives.final == BACKWARD:
         alive = mine & (e.free < 0)

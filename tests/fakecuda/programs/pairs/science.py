@@ -85,6 +85,52 @@ def adaptation() -> None:
         optimizer.step()
 
 
+@program()
+def curvature() -> None:
+    """The largest eigenvalue of the Hessian: each product is a graph of the last, and all go with the function."""
+    layers = [nn.Sequential(nn.Conv2d(32, 32, 3, padding=1), nn.ReLU()) for _ in range(3)]
+    net = nn.Sequential(
+        nn.Conv2d(3, 32, 3, padding=1), *layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 5)
+    )
+    net.to(DEVICE)
+    weights, optimizer = list(net.parameters()), torch.optim.SGD(net.parameters(), 0.1, momentum=0.9)
+
+    def largest(x: torch.Tensor, y: torch.Tensor) -> float:
+        loss = functional.cross_entropy(net(x), y)
+        gradients = torch.autograd.grad(loss, weights, create_graph=True)
+        vector = [torch.ones_like(weight) for weight in weights]
+        for _ in range(3):
+            product = sum((g * v).sum() for g, v in zip(gradients, vector, strict=True))
+            found = torch.autograd.grad(product, weights, create_graph=True)
+            norm = sum(part.square().sum() for part in found).sqrt()
+            vector = [part / norm for part in found]
+        return norm.item()
+
+    for _ in range(4):
+        x, y = floats(32, 3, 32, 32), integers(32)
+        functional.cross_entropy(net(x), y).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        largest(x, y)
+
+
+@program()
+def shuffled() -> None:
+    """A table on the device is put into a new order for each epoch; its batches are views."""
+    x, y = floats(400_000, 100), floats(400_000)
+    net = nn.Sequential(nn.Linear(100, 256), nn.ReLU(), nn.Linear(256, 1)).to(DEVICE)
+    optimizer = torch.optim.Adam(net.parameters())
+    for _ in range(3):
+        order = torch.arange(len(x), device=DEVICE)
+        x, y = x[order], y[order]
+        for part in range(6):
+            rows = slice(part * 8192, part * 8192 + 8192)
+            loss = functional.mse_loss(net(x[rows]).squeeze(1), y[rows])
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+
 @program(fused="foreach-optimizer")
 def shop() -> None:
     """A table of customers is most of a recommender, of which a moving average is kept."""

@@ -450,6 +450,32 @@ def test_gradients_that_a_validation_leaves_alone_are_no_growth(tmp_path: Path) 
     assert not leaks and (verdict.status, verdict.reason) == ("none", "No leak found over 6 steps.")
 
 
+def test_gradients_of_a_last_step_that_is_cut_short_are_no_growth(tmp_path: Path) -> None:
+    """zero_grad() frees them after the forward pass of the next step, which only the last one lacks."""
+    backward = ("/env/site-packages/torch/autograd/graph.py", "_engine_run_backward")
+    adam = ("/env/site-packages/torch/optim/adam.py", "step")
+    gradients: list[int] = []
+
+    def train(script: Script, number: int) -> None:
+        while gradients:
+            script.free(gradients.pop(), ("/env/site-packages/torch/optim/optimizer.py", "zero_grad"), TRAIN)
+        for _ in range(20):
+            script.free(script.alloc("temporary", MIB, backward, TRAIN), TRAIN)
+        gradients.append(script.alloc("gradient", 20 * MIB, backward, TRAIN))
+        script.free(script.alloc("square root", 4 * MIB, adam, TRAIN), adam, TRAIN)
+
+    script = program(train, 5, annotate=False)
+    for _ in range(40):
+        script.free(script.alloc("average", MIB, ("/app/average.py", "update"), TRAIN), TRAIN)
+    path = tmp_path / "short.pickle"
+    path.write_bytes(pickle.dumps(script.raw(), 4))
+    snapshot = snapreport.load(path)
+    found = growth_repetitions(snapshot.timeline(0))
+    assert found is not None and found.unfinished
+    leaks, verdict, _ = leaks_of(snapshot, snapshot.timeline(0))
+    assert not leaks and (verdict.status, verdict.reason) == ("none", "No leak found over 5 steps.")
+
+
 def test_growth_that_is_none_or_a_pattern_is_no_single_growth() -> None:
     assert single_growth(np.array([0, 0, 4, 4, 4, 4, 4]), 1) == SingleGrowth(1, 4, is_open=False)
     assert single_growth(np.array([0, 0, 0, 4, 4, 4]), 1) == SingleGrowth(2, 4, is_open=True)

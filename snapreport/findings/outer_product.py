@@ -16,11 +16,15 @@ from snapreport.integers import is_among
 from snapreport.sentence import sentence
 
 _ELEMENT_SIZES = (4, 2)
+_LAYER = (
+    r"torch/nn/(modules/(activation|\w*norm|normalization|conv|linear|pooling|upsampling)\.py forward"
+    r"|functional\.py embedding(_bag)?)$"
+)
+"""Layers of PyTorch: a loss and lines of the program broadcast, these make activations, which may be squares, too."""
 _MIN_BYTES = 1 << 22
 _NEIGHBOURS = 8
 _LEAST_DEPTH, _MOST_DEPTH = 8, 4096
 _FEWEST_VECTORS = 64
-_LOOKUP = r"torch/nn/functional\.py embedding(_bag)?$"
 _IN_SUM = 2
 """Allocations from a difference on, its square and its sum, in which the remedy computes x·y."""
 DISTANCE_CHUNKS = 8
@@ -36,8 +40,7 @@ def broadcast(context: AdviceContext) -> Advice | None:
     mask = np.zeros(len(context.size), bool)
     # Positions of T tokens in 64 bits may be as large as a norm's weights, and their square as what a lookup gives.
     of_data = ~context.category("parameter", "gradient", "optimizer state")
-    lookup = context.frames(_LOOKUP)[stack]
-    large = np.flatnonzero((size >= _MIN_BYTES) & ~linear & ~lookup & (stack > 0))
+    large = np.flatnonzero((size >= _MIN_BYTES) & ~context.frames(_LAYER)[stack] & (stack > 0))
     for bytes_of in _ELEMENT_SIZES:
         n = np.sqrt(size[large] / bytes_of).round().astype(np.int64)
         square = n * n * bytes_of == size[large]
@@ -54,8 +57,11 @@ def broadcast(context: AdviceContext) -> Advice | None:
                 continue
             born = context.born[rows[at]]
             alive = of_data & (context.born < born) & (context.freed > born) & (context.size == side * bytes_of)
+            # Among activations are some that are older than what looks like a prediction.
+            made = context.born[rows[np.flatnonzero(size[:at] == side * bytes_of)[-1]]]
+            is_first = not ((context.born < made) & (context.freed > born) & (context.size == size[at])).any()
             # The prediction and the target; all pairs by a matrix product have operands with more columns.
-            if alive.sum() >= 2:
+            if alive.sum() >= 2 and is_first:
                 found.add(int(size[at]))
                 mask |= context.as_large(size[at]) & (context.born >= born)
     bytes_ = context.bytes_at_peak(mask)

@@ -13,7 +13,7 @@ from snapreport.findings.graphs import dropped_graphs
 from snapreport.findings.repeated_layers import MAX_OUTPUT_RATIO
 from snapreport.findings.retained_graphs import release_graphs
 from snapreport.findings.saving import share_of_lives, share_with_cost
-from snapreport.findings.unused_graphs import unused_graphs
+from snapreport.findings.unused_graphs import inputs_of_unused_graphs, unused_graphs
 from snapreport.findings.unused_model import unused_model
 from snapreport.integers import is_among
 from snapreport.sentence import bytes_part, sentence
@@ -54,7 +54,11 @@ def _no_grad(context: AdviceContext) -> Advice | None:
     read = born if own.any() else _outputs_after(context, rows)
     later = np.append(read, np.full(in_use, len(context.timeline.events)))
     ends = later[np.searchsorted(read, born, "right") + in_use - 1]
-    share = share_of_lives(context.timeline, rows, ends)[0]
+    inputs = inputs_of_unused_graphs(context)
+    held = inputs["row"].to_numpy()
+    mask[held] = True
+    every = np.append(rows, held), np.append(ends, inputs["next"].to_numpy() + 1)
+    share = share_of_lives(context.timeline, *every)[0]
     what, how = "evaluation" if context.trains else "inference", "never runs: they are freed together, after the"
     if 2 * context.bytes_at_peak(unused & ~dropped_graphs(context)) > size:
         what, how = (

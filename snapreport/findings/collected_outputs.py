@@ -12,7 +12,7 @@ from snapreport.findings.graphs import backward_passes, dropped_graphs
 from snapreport.findings.live import names_of
 from snapreport.findings.retained_graphs import read_by_retained_graphs, retained_graphs
 from snapreport.findings.saving import share_of_lives
-from snapreport.findings.unused_graphs import unused_graphs
+from snapreport.findings.unused_graphs import inputs_of_unused_graphs, unused_graphs
 from snapreport.sentence import bytes_part, sentence
 from snapreport.timeline.activity import INFERENCE, TRAINING
 from snapreport.timeline.phases import BACKWARD
@@ -41,7 +41,9 @@ def collected_outputs(context: AdviceContext) -> Advice | None:
     mine = np.concatenate((rows, joined))
     mask = found.mask
     size = context.bytes_at_peak(mask)
-    if not len(rows) or not context.is_much(size):
+    # What graphs hold is no result, and goes with them: the batches that an evaluation without no_grad reads.
+    held = np.isin(rows, inputs_of_unused_graphs(context)["row"].to_numpy())
+    if not len(rows) or not context.is_much(size) or 2 * context.size[rows[held]].sum() > context.size[rows].sum():
         return None
     largest = int(context.stack[rows[np.argmax(context.size[rows])]])
     order = context.born[births(context).rows]

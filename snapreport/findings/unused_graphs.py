@@ -7,7 +7,7 @@ import polars as pl
 
 from snapreport.findings.advice_births import births as births_without_workspaces
 from snapreport.findings.advice_context import AdviceContext
-from snapreport.findings.graphs import backward_passes, births_until, is_inner
+from snapreport.findings.graphs import backward_passes, births_until, dropped_graphs, is_inner
 from snapreport.integers import is_among
 from snapreport.timeline.activity import TRAINING
 from snapreport.timeline.phases import BACKWARD, FORWARD
@@ -36,26 +36,24 @@ def _unused(context: AdviceContext) -> np.ndarray:
     by_backward[len(context.recorded.allocations) :] = False  # requests that failed
     calls = context.calls[context.stack]
     used = np.bincount(calls[by_backward], minlength=len(phase)) > 0
-    if not by_backward.any():
-        return found  # retain_graph=True: what no backward pass frees may have been used
+    # A backward pass that frees nothing has used its graph with retain_graph=True.
+    begun = backward_passes(context)
+    born_in, freed_in = begun[np.maximum(context.born, 0)], begun[np.minimum(context.freed, last - 1)]
+    releases = np.bincount(born_in[by_backward & (freed_in == born_in + 1)], minlength=len(begun) + 1) > 0
     outside = (frees > 0) & ~is_among(phase, (FORWARD, BACKWARD))[frees] & (context.freed < last)
-    rows = np.flatnonzero(forward & outside & ~used[calls])
+    rows = np.flatnonzero(forward & outside & ~used[calls] & (releases[born_in] | (freed_in == born_in)))
     if not len(rows):
         return found
-    # Frees with no allocation between them free one graph; the last made and freed is the output, which is needed
-    # anyway, if that is not of the program's own lines.
-    table = pl.DataFrame(
-        {"row": rows, "graph": births_until(context)[context.freed[rows]], "calls": calls[rows]}
-    ).with_columns(born=pl.Series(context.born[rows]), freed=pl.Series(context.freed[rows]))
+    # Frees with no allocation between them free one graph, if no backward pass began between its births; the last made
+    # and freed is the output, which is needed anyway, if that is not of the program's own lines.
+    together = births_until(context)[context.freed[rows]] * (begun[-1] + 1) + born_in[rows]
+    table = pl.DataFrame({"row": rows, "graph": together, "calls": calls[rows]}).with_columns(
+        born=pl.Series(context.born[rows]), freed=pl.Series(context.freed[rows])
+    )
     graphs = table.group_by("graph").agg(
         n=pl.len(), lines=pl.col("calls").n_unique(), first=pl.col("born").min(), end=pl.col("born").max()
     )
     graphs = graphs.filter((pl.col("n") >= FEWEST_TENSORS) & (pl.col("lines") >= FEWEST_LINES))
-    # The next backward pass frees another graph, or it uses this one and retain_graph=True keeps it.
-    begun, freed = backward_passes(context), np.minimum(context.freed[by_backward], last - 1)
-    frees_some = np.unique(begun[freed])
-    following = pl.Series(begun[graphs["end"].to_numpy()] + 1)
-    graphs = graphs.filter(is_among(following.to_numpy(), frees_some) | (following > begun[-1]).to_numpy())
     every = births_without_workspaces(context)
     order, lines_of = context.born[every.rows[every.forward]], every.calls[every.forward]
     dense = [
@@ -73,3 +71,24 @@ def _unused(context: AdviceContext) -> np.ndarray:
     ends = np.append(failed, last)[np.searchsorted(failed, context.born, "right")]
     found |= forward & (context.freed >= ends)
     return np.asarray(found & lines[calls])
+
+
+def inputs_of_unused_graphs(context: AdviceContext) -> pl.DataFrame:
+    """Batches that graphs without a backward pass save: freed together with one, or alive at the end as one is, though
+    their line has made another since. Columns "row" and "next", the event of that one: without a graph it frees them.
+    """
+    return context.remember("inputs of unused graphs", lambda: _inputs(context))
+
+
+def _inputs(context: AdviceContext) -> pl.DataFrame:
+    last, births = len(context.timeline.events), births_until(context)
+    run = np.where(context.freed < last, births[np.minimum(context.freed, last - 1)], -1)
+    together = np.unique(run[dropped_graphs(context) | unused_graphs(context)])
+    read = context.category("input", "unknown") & context.has_python & (context.born >= 0)
+    rows = np.flatnonzero(read & (context.phases.innermost != FORWARD)[context.stack])
+    table = pl.DataFrame({
+        "row": rows, "stack": context.stack[rows], "born": context.born[rows], "freed": context.freed[rows],
+        "held": np.isin(run[rows], together),
+    })  # fmt: skip
+    table = table.sort("stack", "born").with_columns(next=pl.col("born").shift(-1).over("stack"))
+    return table.filter(pl.col("held") & (pl.col("next") < pl.col("freed"))).select("row", "next")

@@ -45,6 +45,7 @@ CASES = [
     ("alignment", "bf16", "frozen-base"),
     ("tumours", "host", "data-on-device"),
     ("samples", "no_grad", "no-grad"),
+    ("guided", "no_grad", "no-grad"),
     ("served", "before", "cast-on-device"),
     ("clients", "cpu", "collected-weights"),
     ("forecaster", "no_grad", "no-grad"),  # its loop ends with a step that allocates nothing again
@@ -211,6 +212,31 @@ def test_one_long_batch_is_said_of_the_peak(torch: fake_torch.FakeTorch, folder:
 def _of_peak(snapshot: Snapshot) -> list[str]:
     (peak,) = (finding for finding in findings(snapshot) if finding.kind == "peak")
     return list(peak.detail)
+
+
+def test_sampling_between_training_steps(torch: fake_torch.FakeTorch, folder: Path) -> None:
+    """A convolution's activations have as many numbers as the square of what a layer makes of a time. Samples that are
+    drawn in a batch without gradients cannot accumulate any.
+    """
+    assert not {"broadcast", "retained-graphs"} & set(advice(recorded(torch, folder, "guided", "")))
+    given = advice(recorded(torch, folder, "drawn", ""))
+    measured = recorded(torch, folder, "drawn", "half").timeline(0).peak_bytes
+    assert next(iter(given)) == "evaluation-batch" and "accumulation" not in given
+    assert given["evaluation-batch"].evidence["saving"]["peak_bytes"] == pytest.approx(measured, rel=CLOSE)
+
+
+@pytest.mark.parametrize("torch", fake_torch.parameters())
+def test_a_graph_that_a_backward_pass_retains_is_used(torch: fake_torch.FakeTorch, folder: Path) -> None:
+    given = advice(recorded(torch, folder, "adversarial", ""))
+    measured = recorded(torch, folder, "adversarial", "detach").timeline(0).peak_bytes
+    assert given["retained-graphs"].evidence["saving"]["peak_bytes"] == pytest.approx(measured, rel=CLOSE)
+    assert not {"no-grad", "evaluation-batch"} & set(given)
+
+
+@pytest.mark.parametrize("torch", fake_torch.parameters())
+def test_layers_whose_outputs_hooks_keep_are_not_recomputed(torch: fake_torch.FakeTorch, folder: Path) -> None:
+    assert "checkpointing" not in advice(recorded(torch, folder, "inspected", ""))
+    assert "checkpointing" in advice(recorded(torch, folder, "inspected", "cpu"))
 
 
 @pytest.mark.parametrize("torch", fake_torch.parameters())

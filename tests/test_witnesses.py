@@ -1,9 +1,9 @@
 """Every rule and kind of finding fires on a small recording in tests/recordings/witnesses: one that never did would be
 untested where nobody has larger ones.
 
-Each is a program of ``fakecuda/programs``, by its name there, recorded with PyTorch 2.15 over the fake CUDA driver, or
-``tight``: the first sample's program on a device of 6 GiB, with PyTorch 2.9. ``_native``: C++ frames (``STACKS=all``),
-where each operator of a line has a stack trace of its own.
+Each is a program of ``fakecuda/programs``, by its name there, recorded with PyTorch 2.15 (``drawn``: 2.9) over the fake
+CUDA driver, or ``tight``: the first sample's program on a device of 6 GiB, with PyTorch 2.9. ``_native``: C++ frames
+(``STACKS=all``), where each operator of a line has a stack trace of its own.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ CAUSES = {
     "copies": "autocast-copies",
     "crowded": "ChurnEvidence garbage-collection-threshold",
     "cycles": "CycleEvidence",
+    "drawn": "evaluation-batch",
     "emptied": "ChurnEvidence empty-cache",
     "floated": "chunked-loss",
     "evaluated_words": "no-grad sdpa-math-kernel",

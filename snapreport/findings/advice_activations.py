@@ -13,19 +13,20 @@ from snapreport.findings.advice_context import BLOCK, MIN_BYTES, ONE_LINE, SLOWE
 from snapreport.findings.batch_limits import is_batch_fixed
 from snapreport.findings.collected_outputs import collections
 from snapreport.findings.cut_off_pass import repeats_of_parameters
+from snapreport.findings.evaluation_batch import evaluation_batch, is_evaluation
 from snapreport.findings.graphs import backward_passes, dropped_graphs, unknown_of_a_step, waiting_graphs
 from snapreport.findings.layer_count import layer_count
 from snapreport.findings.mixed_precision import mixed_precision
 from snapreport.findings.remedy_time import computed_again
 from snapreport.findings.repeated_layers import repeated_layers
 from snapreport.findings.resident_data import resident_data
-from snapreport.findings.retained_graphs import retained_graphs
+from snapreport.findings.retained_graphs import backward_ends, retained_graphs
 from snapreport.findings.router_masks import router_masks
 from snapreport.findings.saving import bytes_over_time, share_of_spans, share_with_cost
 from snapreport.findings.unused_graphs import unused_graphs
 from snapreport.sentence import bytes_part, code_part, sentence
 from snapreport.timeline.module_tree import numbered_modules
-from snapreport.timeline.phases import FORWARD, OPTIMIZER_STEP
+from snapreport.timeline.phases import BACKWARD, FORWARD, OPTIMIZER_STEP
 
 CHUNKS = 8
 """Pieces in which a chunked loss is computed. Recorded with and without, MiB replayed and measured: 505, 505; 1,058,
@@ -73,6 +74,12 @@ def _checkpointing(context: AdviceContext) -> Advice | None:
     activation &= ~unused_graphs(context)
     # A backward pass that makes a graph (create_graph=True) saves what it computes again.
     if context.is_much(context.bytes_at_peak(activation & context.without_python[context.stack] & (context.born >= 0))):
+        return None
+    # What something else holds after the backward pass, such as a forward hook, stays in any case.
+    frees = context.free_stack
+    by_other = (frees > 0) & (frees != context.stack) & ~context.phases.runs(BACKWARD)[frees]
+    outlives = activation & by_other & (backward_ends(context) < context.freed)
+    if 2 * context.bytes_at_peak(outlives) > context.bytes_at_peak(activation):
         return None
     passes = waiting_graphs(context).passes
     found = repeated_layers(context, activation, passes)
@@ -207,6 +214,8 @@ def _accumulation(context: AdviceContext) -> Advice | None:
     size = context.bytes_at_peak(mask)
     if not context.trains or not context.is_much(size // 2) or is_batch_fixed(context):
         return None
+    if is_evaluation(context, mask):
+        return evaluation_batch(context, mask)
     masks = router_masks(context)
     of_masks = context.bytes_at_peak(masks)
     is_routed = context.is_much(of_masks)

@@ -46,6 +46,7 @@ _CAUSES = {
     "checkpointing": ("Activations of repeated layers hold", "use activation checkpointing"),
     "accumulation": ("What grows with the batch holds", "halve the batch with gradient accumulation"),
     "chunked-loss": ("Logits and what the loss computes of them hold", "compute the loss in chunks"),
+    "evaluation-batch": ("A forward pass without a backward pass holds", "evaluate half the batch at a time"),
     "device-imbalance": ("Outputs that DataParallel gathers hold", "compute the loss inside the module"),
     "broadcast": (
         "Products of a broadcast from [N] and [N, 1] hold",

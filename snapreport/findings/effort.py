@@ -23,7 +23,7 @@ _MOST_BYTES = 0.8
 _MOST_CALLS = 0.9
 """Of a trace's allocations with a stack trace: a line that calls more of them starts the program."""
 _LIBRARY = r"(^|/)(torch|torchinductor_[^/]*|site-packages|dist-packages|lib/python[\d.]+)/"
-_AT_CALL = ("no-grad", "accumulation", "mixed-precision", "backward-each", "device-imbalance")
+_AT_CALL = ("no-grad", "accumulation", "mixed-precision", "backward-each", "device-imbalance", "evaluation-batch")
 """Rules that change the line which calls the model."""
 _AT_RESULT = ("previous-outputs", "collected-outputs", "retained-graphs")
 """Rules that change what the line which calls the model does with its largest result."""

@@ -1,5 +1,6 @@
 """Programs of kinds that no rule had seen when they were recorded: a simulation without any module, hooks that keep
-what passes, federated averaging, trials in a loop, and smoothed labels written out.
+what passes, federated averaging, trials in a loop, smoothed labels written out, samples of a diffusion, and two
+networks that are trained against each other.
 """
 
 from __future__ import annotations
@@ -7,7 +8,7 @@ from __future__ import annotations
 import copy
 
 import torch
-from pairs.kit import DEVICE, REMEDY, Layer, floats, halves, integers, program
+from pairs.kit import DEVICE, REMEDY, Layer, floats, halves, integers, maybe_no_grad, program
 from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
@@ -117,5 +118,128 @@ def smoothed() -> None:
                 smooth = torch.full_like(logits, 0.1 / 11_999).scatter_(1, labels[:, None], 0.9)
                 loss = functional.kl_div(logits.log_softmax(-1), smooth, reduction="batchmean")
             loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+class Residual(nn.Module):
+    """A convolution, and what it makes of a time: as many numbers as an image of 32 by 32 has, for a batch of 16."""
+
+    def __init__(self, before: int, width: int) -> None:
+        super().__init__()
+        self.norm, self.convolution = nn.GroupNorm(8, before), nn.Conv2d(before, width, 3, padding=1)
+        self.time, self.shortcut = nn.Linear(64, width), nn.Conv2d(before, width, 1)
+
+    def forward(self, x: torch.Tensor, time: torch.Tensor) -> torch.Tensor:
+        hidden = self.convolution(functional.silu(self.norm(x))) + self.time(time)[:, :, None, None]
+        return self.shortcut(x) + functional.silu(hidden)
+
+
+class Denoiser(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.begin, self.end = nn.Conv2d(3, 64, 3, padding=1), nn.Conv2d(64, 3, 3, padding=1)
+        self.layers = nn.ModuleList([Residual(64, 64) for _ in range(3)])
+
+    def forward(self, x: torch.Tensor, time: torch.Tensor) -> torch.Tensor:
+        x = self.begin(x)
+        for layer in self.layers:
+            x = layer(x, time)
+        return self.end(x)
+
+
+SCRIPT: dict[str, torch.Tensor] = {}
+"""Variables of a script, which live until it ends."""
+
+
+@program(no_grad="no-grad")
+def guided() -> None:
+    """Samples, with a condition and without, of the model that is trained: they stay until the next are drawn."""
+    model, words = Denoiser().to(DEVICE), nn.Sequential(Layer(64, 4), nn.LayerNorm(64), nn.Linear(64, 64)).to(DEVICE)
+    optimizer = torch.optim.SGD([*model.parameters(), *words.parameters()])
+    for step in range(4):
+        clean, noise, time = floats(24, 3, 32, 32), floats(24, 3, 32, 32), words(floats(24, 20, 64)).mean(1)
+        loss = functional.mse_loss(model(clean + noise, time), noise)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if step % 2:
+            with maybe_no_grad():
+                SCRIPT["samples"] = sampled(model)
+
+
+def sampled(model: nn.Module) -> torch.Tensor:
+    x = floats(16, 3, 32, 32)
+    for _ in range(4):
+        given, free = (model(x, floats(16, 64)) for _ in range(2))
+        x = x - 0.1 * (free + 3 * (given - free))
+    return x.clamp(-1, 1)
+
+
+@program(half="evaluation-batch")
+def drawn() -> None:
+    """The same in a batch of twice as many images, larger than those of a training step."""
+    model = Denoiser().to(DEVICE)
+    optimizer = torch.optim.SGD(model.parameters())
+    for step in range(4):
+        clean, noise, time = floats(2, 3, 32, 32), floats(2, 3, 32, 32), floats(2, 64)
+        loss = functional.mse_loss(model(clean + noise, time), noise)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        if step % 2:
+            with torch.no_grad():
+                for (samples,) in halves(floats(32, 3, 64, 64)):
+                    times = floats(2 * len(samples), 64)
+                    for _ in range(3):
+                        both = model(torch.cat([samples, samples]), times).chunk(2)
+                        samples = samples - 0.1 * (both[1] + 3 * (both[0] - both[1]))
+
+
+def convolutions(before: int, widths: tuple[int, ...]) -> list[nn.Module]:
+    sizes = zip((before, *widths), widths, strict=False)
+    return [nn.Sequential(nn.Conv2d(size, width, 3, padding=1), nn.ReLU()) for size, width in sizes]
+
+
+@program(detach="retained-graphs")
+def adversarial() -> None:
+    """A generator and a discriminator, whose loss needs no gradient of the generator, but keeps its graph."""
+    widths = (64, 64, 64)
+    generator = nn.Sequential(*convolutions(16, widths), nn.Conv2d(64, 3, 1)).to(DEVICE)
+    pooled = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 1))
+    judge = nn.Sequential(*convolutions(3, widths), pooled).to(DEVICE)
+    both = [torch.optim.Adam(net.parameters()) for net in (judge, generator)]
+    for _ in range(4):
+        images, made = floats(32, 3, 64, 64), generator(floats(32, 16, 64, 64))
+        seen = made.detach() if REMEDY == "detach" else made
+        loss = functional.softplus(-judge(images)).mean() + functional.softplus(judge(seen)).mean()
+        loss.backward(retain_graph=REMEDY != "detach")
+        both[0].step()
+        both[0].zero_grad()
+        loss = functional.softplus(-judge(made)).mean()
+        loss.backward()
+        both[1].step()
+        both[1].zero_grad()
+
+
+@program()
+def inspected() -> None:
+    """Hooks keep what each layer makes until the next step replaces it: recomputing layers would not free that."""
+    layers = [nn.Sequential(nn.Conv2d(n, 64, 3, padding=1), nn.BatchNorm2d(64), nn.ReLU()) for n in (3, *[64] * 5)]
+    net = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10)).to(DEVICE)
+    seen: dict[str, torch.Tensor] = {}
+
+    def keeper(name: str) -> object:
+        def keep(module: nn.Module, inputs: object, output: torch.Tensor) -> None:
+            seen[name] = output.mean((2, 3)).cpu() if REMEDY == "cpu" else output
+
+        return keep
+
+    for name, module in net.named_modules():
+        if isinstance(module, nn.Conv2d | nn.BatchNorm2d):
+            module.register_forward_hook(keeper(name))
+    optimizer = torch.optim.SGD(net.parameters(), 0.1)
+    for _ in range(4):
+        functional.cross_entropy(net(floats(8, 3, 96, 96)), integers(8)).backward()
         optimizer.step()
         optimizer.zero_grad()

@@ -1,0 +1,82 @@
+"""The batch of a forward pass that no backward pass follows, where the program trains: validation, or sampling."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
+from snapreport.findings.graphs import backward_passes, dropped_graphs
+from snapreport.findings.retained_graphs import retained_graphs
+from snapreport.findings.unused_graphs import unused_graphs
+from snapreport.sentence import sentence
+from snapreport.timeline.phases import BACKWARD
+
+_MOST = 0.5
+"""Of what grows with the batch at the peak: with more of it in such a pass, accumulating gradients is no remedy."""
+
+
+def is_evaluation(context: AdviceContext, batch: np.ndarray) -> bool:
+    """Whether most of ``batch`` (Bool per allocation) at the peak is of a pass that no backward pass follows."""
+    computed = batch & _evaluated(context) & context.forward[context.stack]
+    return not context.is_cut_off and context.bytes_at_peak(computed) > _MOST * context.bytes_at_peak(batch)
+
+
+def _evaluated(context: AdviceContext) -> np.ndarray:
+    return context.remember("evaluated", lambda: _without_backward(context))
+
+
+def _without_backward(context: AdviceContext) -> np.ndarray:
+    """Bool per allocation: freed before the pass begins of which the next backward pass frees something. Nothing that
+    is alive at the end, whose backward pass may not have been recorded; no graph that is dropped, as a teacher's in a
+    training step; and nothing of a checkpoint, which computes again between two parts of a backward pass.
+    """
+    born, freed, last = np.maximum(context.born, 0), context.freed, len(context.timeline.events)
+    begun, unused = backward_passes(context), dropped_graphs(context) | unused_graphs(context)
+    frees = context.free_stack
+    elsewhere = (frees != context.stack) & (frees > 0) & ~context.phases.runs(BACKWARD)[frees]
+    saved = context.category("activation") & context.forward[context.stack] & (context.born >= 0) & ~unused
+    saved &= ~elsewhere | retained_graphs(context)
+    saved &= begun[np.minimum(freed, last - 1)] > begun[born]
+    begins = np.full(int(begun[-1]) + 1, last, np.int64)
+    np.minimum.at(begins, begun[born[saved]], _pass_begins(context)[saved])
+    before = begins[begun[born]]
+    passing = (context.born >= 0) & context.has_python & (born < before) & (freed <= before) & (freed < last)
+    return np.asarray(passing & ~unused & ~context.frames(r"torch/utils/checkpoint\.py")[context.stack])
+
+
+def _pass_begins(context: AdviceContext) -> np.ndarray:
+    """Int64 per allocation: the event of the first that its forward pass made. Between two passes the program allocates
+    outside of any: a batch, a loss.
+    """
+    order = np.argsort(context.born, kind="stable")
+    outside = ~context.forward[context.stack[order]]
+    begins = outside | np.append(True, outside[:-1])
+    first = np.maximum.accumulate(np.where(begins, np.arange(len(order)), 0))
+    found = np.zeros(len(order), np.int64)
+    found[order] = np.maximum(context.born[order[first]], 0)
+    return found
+
+
+def evaluation_batch(context: AdviceContext, batch: np.ndarray) -> Advice | None:
+    """``batch``: Bool per allocation, what grows with the batch, most of it of an evaluation."""
+    mask = batch & _evaluated(context)
+    size = context.bytes_at_peak(mask)
+    if not context.is_much(size // 2):
+        return None
+    return Advice(
+        "evaluation-batch",
+        "Evaluate half the batch at a time",
+        [
+            sentence(
+                "{} are of a forward pass that no backward pass follows, such as validation or sampling.",
+                context.share(size),
+            ),
+            "A batch of one can be split into tiles or windows.",
+        ],
+        "Tensor.chunk()",
+        "https://docs.pytorch.org/docs/stable/generated/torch.Tensor.chunk.html",
+        mask,
+        0.5,
+        effort=ONE_LINE,
+        line="outputs = torch.cat([model(part) for part in batch.chunk(2)])",
+    )

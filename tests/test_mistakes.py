@@ -205,7 +205,7 @@ def test_one_long_batch_is_said_of_the_peak(torch: fake_torch.FakeTorch, folder:
     """640 positions against 128."""
     said = {program: _of_peak(recorded(torch, folder, program, "")) for program in ("padded", "unfrozen", "returned")}
     (line,) = [line for line in said.pop("padded") if "times as large" in line]
-    assert line.startswith("Tensors of this step are 5.0 times as large as those of any other: ")
+    assert line.startswith("Tensors of the peak's step are 5.0 times as large as those of any other step: ")
     assert not any("times as large" in line for lines in said.values() for line in lines)
 
 
@@ -214,6 +214,7 @@ def _of_peak(snapshot: Snapshot) -> list[str]:
     return list(peak.detail)
 
 
+@pytest.mark.parametrize("torch", fake_torch.parameters())
 def test_sampling_between_training_steps(torch: fake_torch.FakeTorch, folder: Path) -> None:
     """A convolution's activations have as many numbers as the square of what a layer makes of a time. Samples that are
     drawn in a batch without gradients cannot accumulate any.

@@ -107,6 +107,18 @@ def test_the_line_to_change(name: str, rule: str, where: str | None) -> None:
     assert place == where or place.endswith(f"/{where}")
 
 
+def test_the_line_to_change_where_some_stack_traces_end_early(tmp_path: Path) -> None:
+    """C++ frames end in the start of the process, but where they could not be followed."""
+    raw = corpus.raw(RECORDINGS / "drawn.pickle.xz")
+    for event in raw["device_traces"][0]:
+        if event.get("frames") and event["frames"][0]["name"] != "floats":
+            event["frames"] = [*event["frames"], {"filename": "??", "line": 0, "name": "_start"}]
+    path = tmp_path / "ends.pickle"
+    path.write_bytes(pickle.dumps(raw, 4))
+    given = {f.evidence["rule"]: f.evidence["where"] for f in findings(snapreport.load(path)) if f.kind == "advice"}
+    assert given["evaluation-batch"].endswith("/hasty.py:195")
+
+
 @pytest.mark.parametrize("name", CAUSES)
 def test_a_line_or_why_none_is_known(name: str) -> None:
     for finding in found(name):

@@ -40,7 +40,7 @@ _NUMBER = 8
 
 _CROSS_ENTROPY = r"(?i)cross_?entropy|nll_?loss"
 _BESIDE_LOGITS, _FEWEST_POSITIONS = 4, 16
-"""Allocations between logits and what the loss computes of them, and positions of which it leaves out one."""
+"""Allocations between logits and what the loss computes from them, and positions of which it leaves out one."""
 
 
 class LayersEvidence(AdviceEvidence, kw_only=True):

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from snapreport.findings.advice_context import ONE_LINE, SETTING, Advice, AdviceContext
 from snapreport.findings.loop_lines import MODULE_CALL
+from snapreport.reading.noise import PYTHON, recorded_flags
 from snapreport.reading.stack_marks import stacks_with
 from snapreport.sentence import parts_of
 from snapreport.timeline.phases import OPTIMIZER_STEP
@@ -140,7 +141,9 @@ def _calling(context: AdviceContext, stacks: np.ndarray, size: np.ndarray, *, is
     calls = recording.frames["name"].str.contains(MODULE_CALL).to_numpy()
     whole = [np.asarray(recording.stack(stack)) for stack in stacks.tolist()]
     # What a backward pass computes again runs in a thread of its own, without the line that calls the model.
-    by_program = np.array([bool(context.own_frames[inside[-1]]) for inside in whole])
+    # With C++ frames that thread's stack ends in them, as that of the program does.
+    python = recorded_flags(recording) & PYTHON != 0
+    by_program = np.array([bool(context.own_frames[inside[python[inside]][-1:]].any()) for inside in whole])
     if by_program.any() and not is_layer:
         whole, size = [inside for inside, own in zip(whole, by_program, strict=True) if own], size[by_program]
     is_layer = is_layer and any(calls[inside].any() for inside in whole)  # functions may be layers, too

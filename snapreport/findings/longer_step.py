@@ -41,7 +41,8 @@ def longer_step(timeline: DeviceTimeline) -> str | None:
     if ratio < _LEAST_RATIO:
         return None
     return sentence(
-        "Tensors of the peak's {unit} are {} times as large as those of any other {unit}: its batch has more or larger samples.",
+        "Tensors of the peak's {unit} are {} times as large as those of any other {unit}: its batch has more or larger "
+        "samples.",
         f"{ratio:.1f}",
         unit=steps.unit,
     )

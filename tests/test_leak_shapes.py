@@ -480,6 +480,7 @@ def test_growth_that_is_none_or_a_pattern_is_no_single_growth() -> None:
     assert single_growth(np.array([0, 0, 4, 4, 4, 4, 4]), 1) == SingleGrowth(1, 4, is_open=False)
     assert single_growth(np.array([0, 0, 0, 4, 4, 4]), 1) == SingleGrowth(2, 4, is_open=True)
     assert single_growth(np.array([0, 7, 7, 7, 11, 11]), 1) == SingleGrowth(3, 4, is_open=True), "after warm-up"
-    assert single_growth(np.array([0, 0, 0, 0, 4]), 1, is_last_whole=True) == SingleGrowth(3, 4, is_open=True)
+    assert single_growth(np.array([0, 0, 0, 0, 4]), 1, uncertain=0) == SingleGrowth(3, 4, is_open=True)
+    assert single_growth(np.array([0, 0, 0, 4, 4]), 1, uncertain=2) is None, "freed in whole repetitions alone"
     for levels in ([0] * 6, [0, 4, 4, 4, 4, 4], [0, 0, 0, 0, 4], [0, 0, 4, 4, 8, 8], [0, 4, 8, 12, 16]):
         assert single_growth(np.array(levels), 1) is None

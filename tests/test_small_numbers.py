@@ -176,14 +176,14 @@ def test_growth_below_a_limit_is_not_reported() -> None:
 
 
 def test_a_line_that_grows_once() -> None:
-    def single(length: int, at: dict[int, int], least: float = 10, **options: bool) -> Any:
+    def single(length: int, at: dict[int, int], least: float = 10, **options: int) -> Any:
         found = single_growth(levels_of(length, at), least, **options)
         return found and (found.at, found.bytes, found.is_open)
 
     assert single(4, {1: 10}) == (1, 10, False) and single(3, {1: 10}) == (1, 10, True)
     assert single(4, {1: 9}) is None and single(4, {0: 10}) is None and single(4, {1: 10, 2: 10}) is None
     assert single(4, {0: 50, 1: 10, 2: 9}) == (1, 10, False)
-    assert single(4, {3: 10}) is None and single(4, {3: 10}, is_last_whole=True) == (3, 10, True)
+    assert single(4, {3: 10}) is None and single(4, {3: 10}, uncertain=0) == (3, 10, True)
 
 
 def test_sizes_that_repeat() -> None:

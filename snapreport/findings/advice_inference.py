@@ -55,10 +55,11 @@ def _no_grad(context: AdviceContext) -> Advice | None:
     later = np.append(read, np.full(in_use, len(context.timeline.events)))
     ends = later[np.searchsorted(read, born, "right") + in_use - 1]
     inputs = inputs_of_unused_graphs(context)
-    held = inputs["row"].to_numpy()
-    mask[held] = True
-    every = np.append(rows, held), np.append(ends, inputs["next"].to_numpy() + 1)
+    saved = inputs["row"].to_numpy()
+    mask[saved] = True
+    every = np.append(rows, saved), np.append(ends, inputs["next"].to_numpy() + 1)
     share = share_of_lives(context.timeline, *every)[0]
+    batches = " and their batches" if context.at_peak[saved].any() else ""
     what, how = "evaluation" if context.trains else "inference", "never runs: they are freed together, after the"
     if 2 * context.bytes_at_peak(unused & ~dropped_graphs(context)) > size:
         what, how = (
@@ -70,8 +71,9 @@ def _no_grad(context: AdviceContext) -> Advice | None:
         sentence("Wrap {what} in `torch.no_grad()`", what=what),
         [
             sentence(
-                "{} are activations saved for a backward pass that {how} forward pass.",
-                context.share(size),
+                "{} are activations{batches} saved for a backward pass that {how} forward pass.",
+                context.share(context.bytes_at_peak(mask)),
+                batches=batches,
                 how=how,
             ),
             sentence(

@@ -132,12 +132,13 @@ def single_growths(loop: LoopMemory) -> list[tuple[int, SingleGrowth]]:
     settled = _settled(loop.remaining, loop.stacks)
     # A step whose request failed ends with what it was working with.
     has_failed = max(timeline.oom_events, default=-1) + 1 >= repetitions.bounds[-2]
-    is_last_whole = repetitions.unit == "step" and not repetitions.unfinished and not has_failed
+    # One that is cut short has not freed the gradients that the one before left, as every whole one does.
+    uncertain = 2 if repetitions.unfinished else int(repetitions.unit != "step" or has_failed)
     found = [
         (int(stack), growth)
         for stack, row, is_settled in zip(loop.stacks.tolist(), loop.levels, settled, strict=True)
         if not is_settled
-        if (growth := single_growth(row, loop.least, is_last_whole=is_last_whole)) is not None
+        if (growth := single_growth(row, loop.least, uncertain=uncertain)) is not None
         if _most_left(loop, int(stack), growth.at) < row[growth.at + 1]
     ]
     return sorted(found, key=lambda one: (not one[1].is_open, -one[1].bytes, one[0]))

@@ -42,8 +42,8 @@ def collected_outputs(context: AdviceContext) -> Advice | None:
     mask = found.mask
     size = context.bytes_at_peak(mask)
     # What graphs hold is no result, and goes with them: the batches that an evaluation without no_grad reads.
-    held = np.isin(rows, inputs_of_unused_graphs(context)["row"].to_numpy())
-    if not len(rows) or not context.is_much(size) or 2 * context.size[rows[held]].sum() > context.size[rows].sum():
+    saved = np.isin(rows, inputs_of_unused_graphs(context)["row"].to_numpy())
+    if not len(rows) or not context.is_much(size) or 2 * context.size[rows[saved]].sum() > context.size[rows].sum():
         return None
     largest = int(context.stack[rows[np.argmax(context.size[rows])]])
     order = context.born[births(context).rows]

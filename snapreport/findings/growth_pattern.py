@@ -94,15 +94,15 @@ class SingleGrowth(Struct, frozen=True):
     is_open: bool
 
 
-def single_growth(levels: np.ndarray, least: float, *, is_last_whole: bool = False) -> SingleGrowth | None:
+def single_growth(levels: np.ndarray, least: float, *, uncertain: int = 1) -> SingleGrowth | None:
     """The only growth by ``least`` or more after the first repetition, which may be warm-up; None for other lines.
 
-    ``is_last_whole``: otherwise the last repetition may hold what it still works with, and does not count.
+    ``uncertain``: the number of last repetitions whose growth does not count: they may hold what they still work with.
     """
     added = added_bytes(levels)
     (at,) = np.nonzero(added >= least)
     at = at[at > 0]
-    if len(at) != 1 or (at[0] == len(added) - 1 and not is_last_whole):
+    if len(at) != 1 or at[0] >= len(added) - uncertain:
         return None
     first = int(at[0])
     return SingleGrowth(first, int(added[first]), is_open=len(added) < 2 * (first + 1))

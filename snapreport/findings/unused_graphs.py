@@ -88,7 +88,7 @@ def _inputs(context: AdviceContext) -> pl.DataFrame:
     rows = np.flatnonzero(read & (context.phases.innermost != FORWARD)[context.stack])
     table = pl.DataFrame({
         "row": rows, "stack": context.stack[rows], "born": context.born[rows], "freed": context.freed[rows],
-        "held": np.isin(run[rows], together),
+        "saved": np.isin(run[rows], together),
     })  # fmt: skip
     table = table.sort("stack", "born").with_columns(next=pl.col("born").shift(-1).over("stack"))
-    return table.filter(pl.col("held") & (pl.col("next") < pl.col("freed"))).select("row", "next")
+    return table.filter(pl.col("saved") & (pl.col("next") < pl.col("freed"))).select("row", "next")

@@ -113,10 +113,14 @@ def _engine(e: Evidence, so_far: np.ndarray) -> np.ndarray:
     mine = e.lives.engine & (e.codes == 0)
     result = np.where(mine, np.where(e.lives.within, TEMPORARY, GRADIENT), 0)
     # With create_graph=True a backward pass makes a graph, which a later one frees. Gradients are freed by the program,
-    # and none is larger than any parameter or input. With C++ frames the engine's threads have stacks.
+    # and none is larger than any parameter or input, which is alive while the engine makes one. With C++ frames the
+    # engine's threads have stacks.
     backward = (e.alloc >= 0) & (e.lives.born == BACKWARD)
     codes = np.where(so_far > 0, so_far, e.codes)
-    others = e.size[~backward & ~is_among(codes, (ACTIVATION, TEMPORARY, WORKSPACE))]
+    made = np.sort(e.alloc[backward])
+    until = np.searchsorted(made, np.where(e.free < 0, len(e.allocated), e.free))
+    differentiated = until > np.searchsorted(made, e.alloc)
+    others = e.size[~backward & differentiated & ~is_among(codes, (ACTIVATION, TEMPORARY, WORKSPACE))]
     largest = int((others if len(others) else e.size).max(initial=0))
     freed = e.lives.own_frees & (e.free >= 0) & (e.lives.freed == BACKWARD)
     of_graph = freed | (e.size > largest)

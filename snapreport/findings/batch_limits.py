@@ -6,8 +6,8 @@ import numpy as np
 
 from snapreport.findings.advice_births import LINEAR, births
 from snapreport.findings.advice_context import MIN_BYTES, AdviceContext
-from snapreport.findings.graphs import backward_passes, waiting_graphs
-from snapreport.timeline.phases import OPTIMIZER_STEP
+from snapreport.findings.graphs import backward_allocations, backward_passes, waiting_graphs
+from snapreport.timeline.phases import BACKWARD, OPTIMIZER_STEP
 
 _GRAPH_NETWORK = (
     r"(?i)torch_geometric|(^|/)dgl/|torch_scatter|torch_sparse|"
@@ -27,7 +27,7 @@ def is_batch_fixed(context: AdviceContext) -> bool:
         "a fixed batch",
         lambda: (
             _is_one_graph(context) or _has_batch_negatives(context) or _accumulates(context) or _waits(context)
-            or _is_single(context) or _is_optimized(context)
+            or _is_single(context) or _is_optimized(context) or _optimizer_differentiates(context)
         ),
     )  # fmt: skip
 
@@ -123,3 +123,21 @@ def _is_optimized(context: AdviceContext) -> bool:
     gradients, parameters = (np.unique(context.size[context.category(name)]) for name in ("gradient", "parameter"))
     is_input = np.isin(gradients, context.size[early]).all() and not np.isin(gradients, parameters).any()
     return bool(len(gradients) and len(parameters)) and bool(is_input)
+
+
+def _optimizer_differentiates(context: AdviceContext) -> bool:
+    """Each optimizer step runs a backward pass of its own, with no forward pass before it: AdaHessian differentiates
+    the gradients, so that the graphs of all micro-batches would stay until the step.
+    """
+    stacks = context.timeline.events["stack"].to_numpy()
+    backward = backward_allocations(context)
+    step = (context.phases.innermost == OPTIMIZER_STEP)[stacks] & ~backward
+    at = np.flatnonzero(backward | step | context.forward[stacks])
+    begins = np.append(True, (backward[at][1:] != backward[at][:-1]) | (step[at][1:] != step[at][:-1]))
+    run = np.cumsum(begins) - 1
+    # A second loss's backward() after a first optimizer's step allocates a gradient that it starts with.
+    outside = context.phases.runs(BACKWARD)[stacks] & ~context.phases.runs(OPTIMIZER_STEP)[stacks]
+    starts = np.bincount(run, outside[at]) > 0
+    backward, step = backward[at[begins]], step[at[begins]]
+    inside = backward[:-3] & step[1:-2] & backward[2:-1] & ~starts[2:-1] & step[3:]
+    return int(inside.sum()) >= 2

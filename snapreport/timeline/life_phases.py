@@ -105,6 +105,12 @@ def life_phases(events: pl.DataFrame, table: pl.DataFrame, phases: StackPhases) 
         # Gradients may be freed before the first allocation of the next phase.
         following = np.minimum.accumulate(np.where(counts, stretch, stretch[-1] + 1)[::-1])[::-1]
         within &= ~of_backward | (following[end] == stretch[end]) | (end - alloc <= _MAX_BRIEF_EVENTS)
+    # What is gone before the next forward pass is no state, although the step may run a backward pass meanwhile.
+    forward = np.cumsum(phase == FORWARD, dtype=np.int32)
+    is_same = (alloc >= 0) & (end >= 0) & (forward[alloc] == forward[end])
+    within |= (
+        (born == OPTIMIZER_STEP) & is_same & ((forward[alloc] < forward[-1]) | (freed == OPTIMIZER_STEP) & own_frees)
+    )
     next_event = np.minimum.accumulate(np.where(counts, positions, after_last)[::-1])[::-1]
     at = np.maximum(alloc, 0)
     return LifePhases(

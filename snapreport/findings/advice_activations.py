@@ -9,12 +9,20 @@ import polars as pl
 from msgspec import UNSET, UnsetType
 
 from snapreport.findings.advice_births import births
-from snapreport.findings.advice_context import BLOCK, MIN_BYTES, ONE_LINE, SLOWER, Advice, AdviceContext, AdviceEvidence
+from snapreport.findings.advice_context import MIN_BYTES, ONE_LINE, SLOWER, Advice, AdviceContext, AdviceEvidence
 from snapreport.findings.batch_limits import is_batch_fixed
 from snapreport.findings.collected_outputs import collections
 from snapreport.findings.cut_off_pass import repeats_of_parameters
 from snapreport.findings.evaluation_batch import evaluation_batch, is_evaluation
-from snapreport.findings.graphs import backward_passes, dropped_graphs, unknown_of_a_step, waiting_graphs
+from snapreport.findings.graphs import (
+    MOST_PASSES,
+    backward_passes,
+    dropped_graphs,
+    has_losses,
+    unknown_of_a_step,
+    waiting_graphs,
+    waiting_passes,
+)
 from snapreport.findings.layer_count import layer_count
 from snapreport.findings.mixed_precision import mixed_precision
 from snapreport.findings.remedy_time import computed_again
@@ -26,16 +34,11 @@ from snapreport.findings.saving import bytes_over_time, share_of_spans, share_wi
 from snapreport.findings.unused_graphs import unused_graphs
 from snapreport.sentence import bytes_part, code_part, sentence
 from snapreport.timeline.module_tree import numbered_modules
-from snapreport.timeline.phases import BACKWARD, FORWARD, OPTIMIZER_STEP
+from snapreport.timeline.phases import BACKWARD, OPTIMIZER_STEP
 
 CHUNKS = 8
 """Pieces in which a chunked loss is computed. Recorded with and without, MiB replayed and measured: 505, 505; 1,058,
 1,058; 1,350, 1,353."""
-
-_MOST_PASSES = 4
-"""Of one batch: the networks of a GAN have three."""
-_NUMBER = 8
-"""Bytes of one, in the widest type."""
 
 
 _CROSS_ENTROPY = r"(?i)cross_?entropy|nll_?loss"
@@ -81,7 +84,7 @@ def _checkpointing(context: AdviceContext) -> Advice | None:
     outlives = activation & by_other & (backward_ends(context) < context.freed)
     if 2 * context.bytes_at_peak(outlives) > context.bytes_at_peak(activation):
         return None
-    passes = waiting_graphs(context).passes
+    passes = waiting_passes(context)
     found = repeated_layers(context, activation, passes)
     if found is None:
         return None
@@ -149,7 +152,7 @@ def _several_graphs(context: AdviceContext) -> Advice | None:
     size = context.bytes_at_peak(mask)
     if passes < 2 or not context.is_much(size * (passes - 1) // passes):
         return None
-    if not waiting.failed and not _has_losses(context, mask & context.at_peak, passes):
+    if not waiting.failed and not has_losses(context, mask & context.at_peak, passes):
         return None
     gradients, share = _beside_gradients(context, mask, 1 - 1 / passes)
     if not share:
@@ -195,18 +198,6 @@ def _several_graphs(context: AdviceContext) -> Advice | None:
         effort=ONE_LINE,
         line="loss.backward()",
     )
-
-
-def _has_losses(context: AdviceContext, graphs: np.ndarray, passes: int) -> bool:
-    """Whether each of ``passes`` but the last is followed by a number, its loss, before the last of ``graphs`` is made
-    (Bool per allocation). Passes that read each other's output, as those of a solver, or share one loss have none.
-    """
-    born = context.born[graphs & (context.born >= 0)]
-    between = (context.born > born.min()) & (context.born < born.max()) & context.has_python
-    # Outside of modules one for each sample is a loss, too.
-    outside = ~context.phases.runs(FORWARD)[context.stack]
-    number = (context.size <= _NUMBER) | (outside & (context.size <= BLOCK))
-    return int((between & number).sum()) >= passes - 1
 
 
 def _accumulation(context: AdviceContext) -> Advice | None:
@@ -295,7 +286,7 @@ def _lasting_inputs(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: inputs that more backward passes find allocated than one batch has."""
     begun = backward_passes(context)
     passes = begun[np.minimum(context.freed, len(begun) - 1)] - begun[np.maximum(context.born, 0)]
-    return np.asarray(context.category("input") & (context.born >= 0) & (passes >= _MOST_PASSES))
+    return np.asarray(context.category("input") & (context.born >= 0) & (passes >= MOST_PASSES))
 
 
 def _chunked_loss(context: AdviceContext) -> Advice | None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from snapreport.findings.advice_births import LINEAR, births
 from snapreport.findings.advice_context import MIN_BYTES, AdviceContext
-from snapreport.findings.graphs import backward_allocations, backward_passes, waiting_graphs
+from snapreport.findings.graphs import backward_allocations, backward_passes, waiting_passes
 from snapreport.timeline.phases import BACKWARD, OPTIMIZER_STEP
 
 _GRAPH_NETWORK = (
@@ -98,7 +98,7 @@ def _accumulates(context: AdviceContext) -> bool:
 
 def _waits(context: AdviceContext) -> bool:
     """Several forward passes wait for one backward pass: they are parts of a batch already."""
-    return waiting_graphs(context).passes > 1
+    return waiting_passes(context) > 1
 
 
 def _is_single(context: AdviceContext) -> bool:

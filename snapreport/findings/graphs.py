@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 from msgspec import Struct
 
-from snapreport.findings.advice_context import AdviceContext
+from snapreport.findings.advice_context import BLOCK, AdviceContext
 from snapreport.integers import is_among
 from snapreport.memoize import memoize
 from snapreport.reading.recording import ACTIONS
@@ -24,6 +24,10 @@ _PIPELINE = r"(?i)pipelin|/pipe/|p2p_communication|[/_]schedules\.py"
 """Stages of a pipeline hold the graphs of several micro-batches by design."""
 _SHARED = 0.01
 """Of the graphs' bytes: what a buffer takes that the first pass makes is less."""
+MOST_PASSES = 4
+"""Of one batch: the networks of a GAN have three."""
+_NUMBER = 8
+"""Bytes of one, in the widest type."""
 _MIN_SIMILARITY = 0.8
 """The share of the graphs' bytes that come from lines which made some in each graph."""
 
@@ -156,6 +160,29 @@ def waiting_graphs(context: AdviceContext) -> WaitingGraphs:
     # The same lines in every step: one step alone would leave the peak of the next.
     mask = context.category("activation") & is_among(context.stack, repeated) & (context.born >= 0)
     return WaitingGraphs(mask | _read_by(context, rows, passes), passes, bool(ooms))
+
+
+def waiting_passes(context: AdviceContext) -> int:
+    """How many parts of a batch wait for one backward pass. Many passes without a loss of their own are one part: those
+    of a solver, whose steps are layers.
+    """
+    waiting = waiting_graphs(context)
+    is_solver = waiting.passes > MOST_PASSES and not waiting.failed
+    if is_solver and not has_losses(context, waiting.mask & context.at_peak, waiting.passes):
+        return 1
+    return waiting.passes
+
+
+def has_losses(context: AdviceContext, graphs: np.ndarray, passes: int) -> bool:
+    """Whether each of ``passes`` but the last is followed by a number, its loss, before the last of ``graphs`` is made
+    (Bool per allocation). Passes that read each other's output, as those of a solver, or share one loss have none.
+    """
+    born = context.born[graphs & (context.born >= 0)]
+    between = (context.born > born.min()) & (context.born < born.max()) & context.has_python
+    # Outside of modules one for each sample is a loss, too.
+    outside = ~context.phases.runs(FORWARD)[context.stack]
+    number = (context.size <= _NUMBER) | (outside & (context.size <= BLOCK))
+    return int((between & number).sum()) >= passes - 1
 
 
 def _read_by(context: AdviceContext, graphs: np.ndarray, passes: int) -> np.ndarray:

@@ -155,6 +155,38 @@ def test_half_a_batch_leaves_a_table_of_which_it_is_a_view(torch: fake_torch.Fak
 
 
 @pytest.mark.parametrize("torch", fake_torch.parameters())
+def test_gradients_of_each_sample_grow_with_the_batch(torch: fake_torch.FakeTorch, folder: Path) -> None:
+    """They are in no parameter, so that zero_grad() does not free them."""
+    given = advice(recorded(torch, folder, "private", ""))
+    measured = recorded(torch, folder, "private", "half").timeline(0).peak_bytes
+    assert abs(given["accumulation"].evidence["saving"]["peak_bytes"] - measured) <= 0.05 * measured
+    assert "keep-gradients" not in given
+
+
+@pytest.mark.parametrize("torch", fake_torch.parameters())
+def test_steps_of_a_solver_are_layers(torch: fake_torch.FakeTorch, folder: Path) -> None:
+    """Each reads what the last returned: one forward pass, of which half the batch takes half."""
+    before = recorded(torch, folder, "solver", "")
+    given, remedies = advice(before), ("half", "checkpoint")
+    halved, again = (recorded(torch, folder, "solver", remedy).timeline(0).peak_bytes for remedy in remedies)
+    assert abs(given["accumulation"].evidence["saving"]["peak_bytes"] - halved) <= 0.05 * halved
+    # What a step saves last is taken for its output, which stays.
+    assert again <= given["checkpointing"].evidence["saving"]["peak_bytes"] < 0.6 * before.timeline(0).peak_bytes
+    assert "backward-each" not in given
+
+
+@pytest.mark.parametrize("torch", fake_torch.parameters())
+def test_an_optimizer_that_differentiates_needs_the_graph_of_all_micro_batches(
+    torch: fake_torch.FakeTorch, folder: Path
+) -> None:
+    """What its step makes for that alone is no state, although a backward pass lies between."""
+    snapshot = recorded(torch, folder, "diagonal", "")
+    sizes = dict(snapshot.allocations(0).group_by(pl.col("category").cast(pl.String)).agg(pl.col("size").sum()).rows())
+    assert sizes["optimizer state"] == 2 * sizes["parameter"]
+    assert "accumulation" not in advice(snapshot)
+
+
+@pytest.mark.parametrize("torch", fake_torch.parameters())
 def test_one_large_parameter_and_an_average_of_the_weights(torch: fake_torch.FakeTorch, folder: Path) -> None:
     """With foreach=False it needs two temporaries as large as the parameter. The average is not the optimizer's."""
     given = advice(recorded(torch, folder, "shop", ""))

@@ -38,7 +38,7 @@ def integers(*shape: int) -> torch.Tensor:
     return torch.zeros(*shape, dtype=torch.long, device=DEVICE)
 
 
-def run(layer: nn.Module, *inputs: torch.Tensor) -> Any:
+def run(layer: Callable[..., Any], *inputs: Any) -> Any:
     """A layer of a model, checkpointed where that is the remedy."""
     if REMEDY == "checkpoint" and torch.is_grad_enabled():
         return checkpoint(layer, *inputs, use_reentrant=False)

@@ -12,7 +12,7 @@ import copy
 import torch
 from pairs.kit import DEVICE, REMEDY, floats, integers, program, run
 from torch import nn
-from torch.func import functional_call
+from torch.func import functional_call, grad, vmap
 from torch.nn import functional
 
 
@@ -129,6 +129,86 @@ def shuffled() -> None:
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
+
+
+@program(half="accumulation")
+def private() -> None:
+    """Gradients of each sample, which a variable holds until the next step has made its own, and which are clipped."""
+    net = nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10)).to(DEVICE)
+    optimizer, parts = torch.optim.Adam(net.parameters()), 2 if REMEDY == "half" else 1
+
+    def loss_of(weights: dict[str, torch.Tensor], x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return functional.cross_entropy(functional_call(net, weights, (x[None],)), y[None])
+
+    for _ in range(4):
+        weights = {name: weight.detach() for name, weight in net.named_parameters()}
+        total = {name: torch.zeros_like(weight) for name, weight in weights.items()}
+        x, y = floats(256, 256), integers(256)
+        for a, b in zip(x.chunk(parts), y.chunk(parts), strict=True):
+            found = vmap(grad(loss_of), in_dims=(None, 0, 0))(weights, a, b)
+            norm = torch.stack([one.flatten(1).norm(dim=1) for one in found.values()]).norm(dim=0)
+            for name, one in found.items():
+                total[name] += (one / norm.clamp(min=1).view(-1, *[1] * (one.dim() - 1))).sum(0)
+        for name, weight in net.named_parameters():
+            weight.grad = total[name] / len(x)
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+class Diagonal(torch.optim.Optimizer):
+    """AdaHessian: its step differentiates the gradients along random vectors."""
+
+    def __init__(self, weights: list[nn.Parameter]) -> None:
+        super().__init__(weights, {})
+
+    @torch.no_grad()
+    def step(self) -> None:  # type: ignore[override]
+        weights = [weight for group in self.param_groups for weight in group["params"]]
+        gradients = [weight.grad for weight in weights]
+        with torch.enable_grad():
+            vectors = [torch.ones_like(weight) for weight in weights]
+            products = torch.autograd.grad(gradients, weights, grad_outputs=vectors)
+        for weight, gradient, vector, product in zip(weights, gradients, vectors, products, strict=True):
+            state = self.state[weight]
+            if not state:
+                state["mean"], state["square"] = torch.zeros_like(weight), torch.zeros_like(weight)
+            state["mean"].mul_(0.9).add_(gradient.detach(), alpha=0.1)
+            state["square"].mul_(0.9).addcmul_(product * vector, product * vector, value=0.1)
+            weight.addcdiv_(state["mean"], state["square"].sqrt().add_(1e-4), value=-0.1)
+
+
+@program()
+def diagonal() -> None:
+    """The graph of the gradients stays until the optimizer's step has differentiated them."""
+    layers = [nn.Sequential(nn.LayerNorm(256), nn.Linear(256, 256), nn.Tanh()) for _ in range(6)]
+    net = nn.Sequential(nn.Linear(100, 256), *layers, nn.Linear(256, 1)).to(DEVICE)
+    optimizer = Diagonal(list(net.parameters()))
+    for _ in range(4):
+        loss = functional.mse_loss(net(floats(4096, 100)).squeeze(-1), floats(4096))
+        optimizer.zero_grad()
+        loss.backward(create_graph=True)
+        optimizer.step()
+
+
+@program(checkpoint="checkpointing", half="accumulation")
+def solver() -> None:
+    """A differential equation in 24 steps of a solver that calls the same network twice in each."""
+    net = nn.Sequential(nn.Linear(33, 256), nn.Tanh(), nn.Linear(256, 256), nn.Tanh(), nn.Linear(256, 32)).to(DEVICE)
+    optimizer, parts = torch.optim.Adam(net.parameters()), 2 if REMEDY == "half" else 1
+
+    def slope(time: float, y: torch.Tensor) -> torch.Tensor:
+        return net(torch.cat([y, torch.full_like(y[:, :1], time)], 1))
+
+    def step(time: float, y: torch.Tensor) -> torch.Tensor:
+        return y + 0.1 * run(slope, time + 0.05, y + 0.05 * run(slope, time, y))
+
+    for _ in range(4):
+        optimizer.zero_grad()
+        for y, target in zip(floats(4096, 32).chunk(parts), floats(4096, 32).chunk(parts), strict=True):
+            for time in range(24):
+                y = step(time / 24, y)
+            functional.mse_loss(y, target).backward()
+        optimizer.step()
 
 
 @program(fused="foreach-optimizer")

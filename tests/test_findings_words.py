@@ -157,7 +157,7 @@ def check(path: Path) -> int:
         # The signs of missing events are tested in test_recording_gaps.
         gaps = {gap.sentence for gap in found.snapshot.timeline(finding.device).recording_gaps}
         # What a run would have needed is tested in test_whatif, what the end of a pass needs in
-        # test_cut_off_pass and by benchmarks failures; what a line grew by once in test_leak_shapes, tensors of one step
+        # test_cut_off_pass and by benchmarks failures; what a line grew by once in test_leak_shapes, tensors of a step
         # beside those of others in test_mistakes.
         elsewhere = re.compile(
             "allocator settings avoids the failure|(in layer|To the end of this|A later request fails:) "

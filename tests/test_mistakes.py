@@ -259,6 +259,14 @@ def test_sampling_between_training_steps(torch: fake_torch.FakeTorch, folder: Pa
 
 
 @pytest.mark.parametrize("torch", fake_torch.parameters())
+def test_gradients_that_other_steps_leave_alone_are_of_another_optimizer(
+    torch: fake_torch.FakeTorch, folder: Path
+) -> None:
+    """Passes of a discriminator, whose gradients zero_grad frees, add nothing to those of the generator."""
+    assert "untrained-gradients" not in advice(recorded(torch, folder, "turns", ""))
+
+
+@pytest.mark.parametrize("torch", fake_torch.parameters())
 def test_a_graph_that_a_backward_pass_retains_is_used(torch: fake_torch.FakeTorch, folder: Path) -> None:
     given = advice(recorded(torch, folder, "adversarial", ""))
     measured = recorded(torch, folder, "adversarial", "detach").timeline(0).peak_bytes

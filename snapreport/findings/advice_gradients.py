@@ -12,7 +12,7 @@ from snapreport.sentence import bytes_part, sentence
 from snapreport.timeline.phases import FORWARD, OPTIMIZER_STEP, ZERO_GRAD
 
 FEWEST_ZEROED = 2
-"""Backward passes whose gradients ``zero_grad`` frees, while others from before stay."""
+"""Backward passes that add to a gradient which stays, and whose other gradients ``zero_grad`` frees."""
 FEWEST_PASSES = 3
 """Backward passes that find a gradient allocated, where no optimizer step shows."""
 _LIGHTNING = r"/(pytorch_)?lightning/(pytorch/)?loops/"
@@ -57,19 +57,23 @@ def _untrained(context: AdviceContext) -> np.ndarray:
 
 def _find_untrained(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: a weight's gradient that ``zero_grad`` never frees, although it frees those of later
-    backward passes, and of a size that no optimizer state has: the weight is not among the optimizer's.
+    backward passes that add to this one, and of a size that no optimizer state has and that ``zero_grad`` never frees:
+    the weight is not among the optimizer's.
     """
     gradients, last = context.category("gradient") & (context.born >= 0), len(context.timeline.events)
     zeroed = gradients & (context.freed < last) & context.phases.runs(ZERO_GRAD)[context.free_stack]
-    passes = backward_passes(context)[context.born[zeroed]]
-    # Distinct passes that begin after the one of each gradient.
-    of_later = np.append(np.unique(passes), np.full(FEWEST_ZEROED, last))
-    own = backward_passes(context)[np.maximum(context.born, 0)]
-    survives = of_later[np.searchsorted(of_later[:-FEWEST_ZEROED], own, "right") + FEWEST_ZEROED - 1] < last
+    of = backward_passes(context)[np.maximum(context.born, 0)]
+    # To add to a gradient, a pass computes it once more. Of two networks in turns, the other's passes do not.
+    kind = np.unique(np.stack([context.stack, context.size]), axis=1, return_inverse=True)[1].reshape(-1)
+    width = int(of.max(initial=0)) + 1
+    code = kind * width + of
+    again = np.unique(code[(context.born >= 0) & np.isin(of, of[zeroed])])
+    nth = np.searchsorted(again, code, "right") + FEWEST_ZEROED - 1
+    added = np.append(again, -1)[np.minimum(nth, len(again))] // width == kind
     weights, state = (np.unique(context.size[context.category(name)]) for name in ("parameter", "optimizer state"))
-    of_weights = np.isin(context.size, weights) & ~np.isin(context.size, state)
+    of_weights = np.isin(context.size, weights) & ~np.isin(context.size, np.append(state, context.size[zeroed]))
     stays = context.freed > context.freed[zeroed].max(initial=0)  # all are freed where a program ends
-    return np.asarray(gradients & stays & survives & of_weights)
+    return np.asarray(gradients & stays & added & of_weights)
 
 
 def untrained_gradients(context: AdviceContext) -> Advice | None:
@@ -85,11 +89,15 @@ def untrained_gradients(context: AdviceContext) -> Advice | None:
         sentence("Freeze the weights that the optimizer does not update: `requires_grad_(False)`"),
         [
             sentence(
-                "{} are gradients that zero_grad() never frees, although it frees others in each step: the optimizer "
+                "{} are gradients that zero_grad() never frees, although it frees others in each step: its optimizer "
                 "does not have their weights.",
                 context.share(size),
             ),
             "A base model under LoRA that still requires gradients is a common case.",
+            sentence(
+                "Where an optimizer without state (plain SGD) zeroes them in place, call "
+                "`zero_grad(set_to_none=True)` instead."
+            ),
         ],
         "Tensor.requires_grad_()",
         "https://docs.pytorch.org/docs/stable/notes/autograd.html#locally-disabling-gradient-computation",

@@ -81,6 +81,29 @@ def unfrozen() -> None:
         optimizer.step()
 
 
+@program()
+def turns() -> None:
+    """A discriminator is updated with each batch. Gradients of the generator are accumulated, until SGD uses them."""
+
+    def network(first: int, width: int, last: int) -> nn.Sequential:
+        hidden = [nn.Sequential(nn.Linear(width, width), nn.LeakyReLU(0.2)) for _ in range(5)]
+        return nn.Sequential(nn.Linear(first, width), nn.LeakyReLU(0.2), *hidden, nn.Linear(width, last)).to(DEVICE)
+
+    generator, discriminator = network(128, 1024, 768), network(768, 512, 1)
+    of_generator = torch.optim.SGD(generator.parameters(), 1e-3)
+    of_discriminator = torch.optim.AdamW(discriminator.parameters(), 1e-4)
+    for batch in range(1, 6):
+        made = generator(floats(64, 128))
+        of_discriminator.zero_grad()
+        right = functional.softplus(-discriminator(floats(64, 768))).mean()
+        (right + functional.softplus(discriminator(made.detach())).mean()).backward()
+        of_discriminator.step()
+        (functional.softplus(-discriminator(made)).mean() / 8).backward()
+        if batch % 8 == 0:  # not in so short a recording
+            of_generator.step()
+            of_generator.zero_grad()
+
+
 @program(chunks="chunked-loss")
 def chosen() -> None:
     """DPO in 16 bits: chosen and rejected texts at once, log-probabilities from logits in 32 bits."""

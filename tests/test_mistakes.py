@@ -11,6 +11,7 @@ import pytest
 from fake_torch import PROGRAMS
 
 import snapreport
+from snapreport.findings.diagnosis import headline
 from snapreport.findings.model import Finding
 from snapreport.findings.run import findings
 from snapreport.snapshot import Snapshot
@@ -244,6 +245,18 @@ def test_one_long_batch_is_said_of_the_peak(torch: fake_torch.FakeTorch, folder:
 def _of_peak(snapshot: Snapshot) -> list[str]:
     (peak,) = (finding for finding in findings(snapshot) if finding.kind == "peak")
     return list(peak.detail)
+
+
+def test_a_failure_in_a_step_of_larger_samples_says_so_first() -> None:
+    """Its batch is four times as large as those of the steps before."""
+    found = findings(snapreport.load(RECORDED.parent / "witnesses" / "tight.pickle.xz"))
+    assert headline(found, 0)[:2] == [
+        "Out of memory on cuda:0: fragmentation.",
+        "Tensors of this step are 4.0 times as large as those of any other step: its batch has more or larger samples.",
+    ]
+    assert not any(
+        line.startswith("Tensors of") for finding in found if finding.kind == "peak" for line in finding.detail
+    )
 
 
 @pytest.mark.parametrize("torch", fake_torch.parameters())

@@ -11,38 +11,46 @@ from snapreport.timeline.activity import TRAINING
 from snapreport.timeline.build import DeviceTimeline
 
 _LEAST_RATIO = 1.5
-_MIN_PEAK_SHARE = 0.25
-"""Of the peak: what the step's lines hold there."""
+_MIN_SHARE = 0.25
+"""Of what is allocated at the event: what the step's lines hold of it."""
 
 
-def longer_step(timeline: DeviceTimeline) -> str | None:
-    """A sentence about the step of the peak; None where another has tensors nearly as large from the same lines."""
+def longer_step(timeline: DeviceTimeline, event: int, whose: str) -> str | None:
+    """A sentence about the step of an event, the peak or a failure, whose request counts; None where another has
+    tensors nearly as large from the same lines. whose: "the peak's" or "this".
+    """
     steps = repetitions(timeline) if timeline.activity.kind == TRAINING else None
-    if steps is None or timeline.peak_event < 0:
+    if steps is None or event < 0:
         return None
-    own = int(steps.of(np.array([timeline.peak_event + 1]))[0])
+    own = int(steps.of(np.array([event + 1]))[0])
     numbers = np.setdiff1d(np.arange(steps.finished), [own])
     if not 0 <= own < steps.count or not len(numbers):
         return None
     table = timeline.allocations.select("stack", "size", "alloc_event", "free_event").filter(pl.col("stack") > 0)
     table = table.with_columns(step=pl.Series(steps.of(table["alloc_event"].to_numpy() + 1)))
-    freed, peak = pl.col("free_event"), timeline.peak_event
-    alive = (pl.col("step") == own) & (pl.col("alloc_event") <= peak) & ((freed < 0) | (freed > peak))
-    at_peak = table.filter(alive)
-    largest = table.join(at_peak, on="stack", how="semi").group_by("stack", "step").agg(pl.col("size").max())
+    freed = pl.col("free_event")
+    live = table.filter((pl.col("alloc_event") <= event) & ((freed < 0) | (freed > event)))
+    if event in timeline.oom_events:
+        request = (
+            timeline.events[event].select("stack", "size").with_columns(alloc_event=event, free_event=-1, step=own)
+        )
+        table, live = (pl.concat([each, request], how="vertical_relaxed") for each in (table, live))
+    here = live.filter(pl.col("step") == own)
+    largest = table.join(here, on="stack", how="semi").group_by("stack", "step").agg(pl.col("size").max())
     mine = largest.filter(pl.col("step") == own)
     others = largest.filter(pl.col("step").is_in(numbers.tolist()))
     # Neither lines of validation, or of the optimizer's first update, nor gradients, which are as large in each step.
     of_all = others.group_by("stack").agg(n=pl.len(), most=pl.col("size").max()).filter(pl.col("n") == len(numbers))
     larger = mine.join(of_all, on="stack").filter(pl.col("size") > pl.col("most"))
-    if at_peak.join(larger, on="stack", how="semi")["size"].sum() < _MIN_PEAK_SHARE * timeline.peak_bytes:
+    if here.join(larger, on="stack", how="semi")["size"].sum() < _MIN_SHARE * live["size"].sum():
         return None
     ratio = float(np.median((larger["size"] / larger["most"]).to_numpy()))
     if ratio < _LEAST_RATIO:
         return None
     return sentence(
-        "Tensors of the peak's {unit} are {} times as large as those of any other {unit}: its batch has more or larger "
+        "Tensors of {whose} {unit} are {} times as large as those of any other {unit}: its batch has more or larger "
         "samples.",
         f"{ratio:.1f}",
+        whose=whose,
         unit=steps.unit,
     )

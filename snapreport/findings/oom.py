@@ -20,6 +20,7 @@ from snapreport.findings.live import (
     live_at,
     names_of,
 )
+from snapreport.findings.longer_step import longer_step
 from snapreport.findings.memory_needed import memory_needed
 from snapreport.findings.model import Finding, FindingKind
 from snapreport.findings.oom_sentences import OomEvidence, oom_basis, oom_detail, oom_title, outside_at
@@ -134,7 +135,9 @@ def _finding(snapshot: Snapshot, timeline: DeviceTimeline, group: list[int]) -> 
         device=timeline.device,
         severity="error",
         title=oom_title(timeline, s, why),
-        detail=oom_detail(s, why, evidence, names, _first_step_bytes(snapshot, timeline, event))
+        detail=oom_detail(
+            s, why, evidence, names, longer_step(timeline, event, "this"), _first_step_bytes(snapshot, timeline, event)
+        )
         + ([needed.sentence] if needed is not None else []),
         bytes=s.requested,
         event=event,

@@ -114,11 +114,13 @@ def oom_title(timeline: DeviceTimeline, s: Shortage, why: Verdict) -> str:
     )
 
 
-def oom_detail(s: Shortage, why: Verdict, evidence: OomEvidence, names: Names, first_step: int) -> list[str]:
-    """What was free, what was allocated, and where it failed. first_step: bytes of optimizer state, if it is the first
-    step that failed, else 0.
+def oom_detail(
+    s: Shortage, why: Verdict, evidence: OomEvidence, names: Names, longer: str | None, first_step: int
+) -> list[str]:
+    """The cause, what was free, what was allocated, and where it failed. longer: :func:`longer_step`; first_step:
+    bytes of optimizer state, if it is the first step that failed, else 0.
     """
-    lines = [*_others(evidence), *_missing(s, why, evidence), _available(s, why)]
+    lines = [*_others(evidence), *([longer] if longer else []), *_missing(s, why, evidence), _available(s, why)]
     if s.unused:
         lines += _cached(s)
     if why == "limit":

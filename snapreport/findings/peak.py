@@ -256,7 +256,8 @@ def _detail(timeline: DeviceTimeline, evidence: PeakEvidence) -> list[str]:
                 reported="reported" if evidence["is_lost"] else "would report",
             )
         )
-    if longer := longer_step(timeline):
+    # A failure says it of its own step.
+    if not timeline.oom_events and (longer := longer_step(timeline, timeline.peak_event, "the peak's")):
         lines.append(longer)
     stretch = evidence["last_stretch"]
     single = stretch["from_event"] >= 0 and stretch["count"] == 1

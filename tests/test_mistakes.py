@@ -280,6 +280,15 @@ def test_gradients_that_other_steps_leave_alone_are_of_another_optimizer(
 
 
 @pytest.mark.parametrize("torch", fake_torch.parameters())
+def test_a_fused_kernel_keeps_the_bias_and_what_it_reads(torch: fake_torch.FakeTorch, folder: Path) -> None:
+    """A bias as large as the scores, and keys and values half as large, which matmul copies."""
+    given = advice(recorded(torch, folder, "relative", ""))["fused-attention"]
+    measured = recorded(torch, folder, "relative", "sdpa").timeline(0).peak_bytes
+    assert given.evidence["saving"]["peak_bytes"] == pytest.approx(measured, rel=0.02)
+    assert "A mask or bias of 32.0 MiB is added to them." in " ".join(given.detail)
+
+
+@pytest.mark.parametrize("torch", fake_torch.parameters())
 def test_a_graph_that_a_backward_pass_retains_is_used(torch: fake_torch.FakeTorch, folder: Path) -> None:
     given = advice(recorded(torch, folder, "adversarial", ""))
     measured = recorded(torch, folder, "adversarial", "detach").timeline(0).peak_bytes

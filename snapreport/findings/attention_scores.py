@@ -295,6 +295,7 @@ def _neighbours(
     stack, size = context.stack[births], context.size[births]
     function, is_direct = caller[stack], direct[stack]
     scores, of = size[centres], function[centres]
+    projected = _projected(context, births, centres, of, is_direct)
     for step in (-1, 1):
         going = np.ones(len(centres), bool)
         for distance in range(1, NEIGHBOURS + 1):
@@ -304,7 +305,7 @@ def _neighbours(
             tiny = size[at] * MIN_ROW_RATIO <= scores
             ratio = size[at] / np.maximum(scores, 1)
             alike = (is_direct[at] & np.isin(ratio, RATIOS)) | (product[stack[at]] & np.isin(ratio, _OF_EINSUM))
-            alike &= function[at] == of
+            alike &= (function[at] == of) & ~((ratio != 1.0) & (size[at][:, None] == projected).any(1))
             if step > 0:
                 # The last of a call is its output, which stays: another number of bytes only if more follows directly.
                 after = np.clip(at + 1, 0, len(births) - 1)
@@ -312,6 +313,22 @@ def _neighbours(
                 alike &= (ratio == 1.0) | more
             going &= alike | tiny
             found[births[at[going & alike]]] = True
+    return found
+
+
+def _projected(
+    context: AdviceContext, births: np.ndarray, centres: np.ndarray, of: np.ndarray, is_direct: np.ndarray
+) -> np.ndarray:
+    """Int64 bytes, a row per centre: what modules make in its function before it, 0 for other allocations. Queries,
+    keys and values may have half the bytes of scores, as in cross-attention, and matmul copies them.
+    """
+    recording, stack = context.snapshot.recording, context.stack[births]
+    place = np.clip(centres[:, None] - np.arange(1, NEIGHBOURS + 1), 0, None)
+    found = np.where(is_direct[place], 0, context.size[births[place]])
+    for number in np.unique(of).tolist():
+        within = stacks_with(recording.stack_offsets, context.function_of_frame[recording.stack_frames] == number)
+        mine = of == number
+        found[mine] = np.where(within[stack[place[mine]]], found[mine], 0)
     return found
 
 

@@ -244,6 +244,58 @@ def masked_words() -> None:
     train(net, lambda: (integers(16, 320), integers(16, 320)), loss_of)
 
 
+class Biased(Attention):
+    """Attention with dropout, and a bias that is added to its scores in place."""
+
+    def forward(
+        self, x: torch.Tensor, memory: torch.Tensor | None = None, bias: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        source = x if memory is None else memory
+        q, k, v = (
+            part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in (self.q(x), self.k(source), self.v(source))
+        )
+        if self.fused:
+            mixed = functional.scaled_dot_product_attention(q, k, v, bias, 0.1, scale=1.0)
+        else:
+            scores = q @ k.transpose(-1, -2)
+            if bias is not None:
+                scores += bias
+            mixed = functional.dropout(scores.softmax(-1), 0.1) @ v
+        return self.out(mixed.transpose(1, 2).flatten(2))
+
+
+@program(sdpa="fused-attention")
+def relative() -> None:
+    """An encoder and a decoder as in T5: relative positions and a mask are one bias per sample and head."""
+    words, last = nn.Embedding(8000, 256), nn.Linear(256, 8000)
+    tables = nn.ModuleList([nn.Embedding(32, 4) for _ in range(2)])
+    encoder, decoder = (nn.ModuleList([Layer(256, 4) for _ in range(count)]) for count in (5, 10))
+    for layer in (*encoder, *decoder):
+        layer.attention = Biased(256, 4)
+    net = nn.ModuleList([words, tables, encoder, decoder, last]).to(DEVICE)
+
+    def bias_of(table: nn.Module, ids: torch.Tensor) -> torch.Tensor:
+        place = torch.arange(ids.shape[1], device=DEVICE)
+        bias = table((place[None] - place[:, None]).clamp(0, 31)).permute(2, 0, 1)[None]
+        bias = bias + floats(len(ids), 1, 1, ids.shape[1])
+        return bias.contiguous() if REMEDY == "sdpa" else bias
+
+    def layer_of(layer: Layer, x: torch.Tensor, *others: torch.Tensor | None) -> torch.Tensor:
+        x = x + layer.attention(layer.first(x), *others)
+        return x + layer.mlp(layer.second(x))
+
+    def loss_of(source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        memory, bias = words(source), bias_of(tables[0], source)
+        for layer in encoder:
+            memory = layer_of(layer, memory, None, bias)
+        x, bias = words(target), bias_of(tables[1], target)
+        for own, cross in zip(decoder[::2], decoder[1::2], strict=True):
+            x = layer_of(cross, layer_of(own, x, None, bias), memory)
+        return cross_entropy(last, x, target)
+
+    train(net, lambda: (integers(8, 512), integers(8, 128)), loss_of)
+
+
 class Conformer(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()

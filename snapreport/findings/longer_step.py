@@ -43,7 +43,7 @@ def longer_step(timeline: DeviceTimeline, event: int, whose: str) -> str | None:
     of_all = others.group_by("stack").agg(n=pl.len(), most=pl.col("size").max()).filter(pl.col("n") == len(numbers))
     larger = mine.join(of_all, on="stack").filter(pl.col("size") > pl.col("most"))
     held = int(here.join(larger, on="stack", how="semi")["size"].sum())
-    if held < _MIN_SHARE * int(live["size"].sum()):
+    if not held or held < _MIN_SHARE * int(live["size"].sum()):
         return None
     ratio = float(np.median((larger["size"] / larger["most"]).to_numpy()))
     if ratio < _LEAST_RATIO:

@@ -93,7 +93,8 @@ def untrained_gradients(context: AdviceContext) -> Advice | None:
                 "does not have their weights.",
                 context.share(size),
             ),
-            "A base model under LoRA that still requires gradients is a common case.",
+            "A base model under LoRA that still requires gradients is a common case. Weights that are to be trained "
+            "belong to the optimizer.",
             sentence(
                 "Where an optimizer without state (plain SGD) zeroes them in place, call "
                 "`zero_grad(set_to_none=True)` instead."

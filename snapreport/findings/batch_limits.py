@@ -6,6 +6,7 @@ import numpy as np
 
 from snapreport.findings.advice_births import LINEAR, births
 from snapreport.findings.advice_context import MIN_BYTES, AdviceContext
+from snapreport.findings.advice_gradients import untrained
 from snapreport.findings.graphs import backward_allocations, backward_passes, waiting_passes
 from snapreport.timeline.phases import BACKWARD, OPTIMIZER_STEP
 
@@ -115,12 +116,15 @@ def _is_single(context: AdviceContext) -> bool:
 
 
 def _is_optimized(context: AdviceContext) -> bool:
-    """Gradients are as large as an input and no parameter: the weights are frozen, and an image is what is trained."""
+    """Gradients are as large as an input and no parameter: an image is what is trained. The weights are frozen, or get
+    gradients that no optimizer uses.
+    """
     if context.is_cut_off or not context.trains:  # before the gradients of parameters
         return False
     forward = context.born[births(context).rows[births(context).forward]]
     early = (context.born >= 0) & (context.born < (forward[0] if len(forward) else 0)) & ~context.category("parameter")
-    gradients, parameters = (np.unique(context.size[context.category(name)]) for name in ("gradient", "parameter"))
+    trained = context.category("gradient") & ~untrained(context)
+    gradients, parameters = np.unique(context.size[trained]), np.unique(context.size[context.category("parameter")])
     is_input = np.isin(gradients, context.size[early]).all() and not np.isin(gradients, parameters).any()
     return bool(len(gradients) and len(parameters)) and bool(is_input)
 

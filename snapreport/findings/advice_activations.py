@@ -13,7 +13,7 @@ from snapreport.findings.advice_context import MIN_BYTES, ONE_LINE, SLOWER, Advi
 from snapreport.findings.batch_limits import is_batch_fixed
 from snapreport.findings.collected_outputs import collections
 from snapreport.findings.cut_off_pass import repeats_of_parameters
-from snapreport.findings.evaluation_batch import evaluation_batch, is_evaluation
+from snapreport.findings.evaluation_batch import evaluation_batch, is_evaluation, keeps_graphs
 from snapreport.findings.graphs import (
     MOST_PASSES,
     backward_passes,
@@ -40,7 +40,12 @@ CHUNKS = 8
 """Pieces in which a chunked loss is computed. Recorded with and without, MiB replayed and measured: 505, 505; 1,058,
 1,058; 1,350, 1,353."""
 
+_PASSES_OF_A_STEP = 2
+"""Of a generator and a discriminator: a loss that the next step replaces sees no more."""
 
+_SIGMOID = r"(?i)binary_?cross_?entropy"
+"""Of each class alone: with a convolution as its last layer, chunks of the loss leave the logits and their gradient (of
+a focal loss 128 MiB were promised, 241 taken)."""
 _CROSS_ENTROPY = r"(?i)cross_?entropy|nll_?loss"
 _BESIDE_LOGITS, _FEWEST_POSITIONS = 4, 16
 """Allocations between logits and what the loss computes from them, and positions of which it leaves out one."""
@@ -203,7 +208,7 @@ def _several_graphs(context: AdviceContext) -> Advice | None:
 def _accumulation(context: AdviceContext) -> Advice | None:
     mask = batch_sized(context)
     size = context.bytes_at_peak(mask)
-    if not context.trains or not context.is_much(size // 2) or is_batch_fixed(context):
+    if not context.trains or not context.is_much(size // 2) or is_batch_fixed(context) or keeps_graphs(context, mask):
         return None
     if is_evaluation(context, mask):
         return evaluation_batch(context, mask)
@@ -272,21 +277,34 @@ def _missing_gradients(context: AdviceContext) -> tuple[int, np.ndarray]:
 def batch_sized(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: activations, inputs, temporaries and what else is of one step, but not of the optimizer's.
 
-    Graphs that no backward pass frees stay: the other half makes its own. So do a data set, also one of which batches
+    Graphs that a stored output keeps stay: the other half makes its own. So do a data set, also one of which batches
     are views, and all results of a loop.
     """
     grows = context.category("activation", "input", "temporary") & (context.born >= 0) & ~dropped_graphs(context)
     grows |= unknown_of_a_step(context)
-    grows &= ~(retained_graphs(context) | resident_data(context) | collections(context) | _lasting_inputs(context))
+    grows &= ~(_kept_over_steps(context) | resident_data(context) | collections(context) | _lasting_inputs(context))
     of_batch: np.ndarray = grows & ~(context.phases.innermost == OPTIMIZER_STEP)[context.stack]
     return of_batch
 
 
+def _kept_over_steps(context: AdviceContext) -> np.ndarray:
+    """Bool per allocation: of retained graphs whose lines made some that more backward passes found allocated than
+    those of one step of two networks. What the next step replaces is as large as its batch.
+    """
+    retained = retained_graphs(context)
+    kept = retained & (_passes_seen(context) > _PASSES_OF_A_STEP)
+    return np.asarray(retained & np.isin(context.stack, context.stack[kept]))
+
+
+def _passes_seen(context: AdviceContext) -> np.ndarray:
+    """Int64 per allocation: backward passes that began while it was allocated."""
+    begun = backward_passes(context)
+    return np.asarray(begun[np.minimum(context.freed, len(begun) - 1)] - begun[np.maximum(context.born, 0)])
+
+
 def _lasting_inputs(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: inputs that more backward passes find allocated than one batch has."""
-    begun = backward_passes(context)
-    passes = begun[np.minimum(context.freed, len(begun) - 1)] - begun[np.maximum(context.born, 0)]
-    return np.asarray(context.category("input") & (context.born >= 0) & (passes >= MOST_PASSES))
+    return np.asarray(context.category("input") & (context.born >= 0) & (_passes_seen(context) >= MOST_PASSES))
 
 
 def _chunked_loss(context: AdviceContext) -> Advice | None:
@@ -320,7 +338,7 @@ def _loss_sized(context: AdviceContext) -> np.ndarray:
     are as large as its largest, and nothing else in a forward pass is. The sum of a bias's gradient takes scratch
     memory of a multiple of that size beside it.
     """
-    loss = context.frames(r"(?i)cross_?entropy|log_?softmax|nll_?loss")[context.stack]
+    loss = (context.frames(r"(?i)cross_?entropy|log_?softmax|nll_?loss") & ~context.frames(_SIGMOID))[context.stack]
     largest = int(context.size[loss].max(initial=0))
     unknown = unknown_of_a_step(context) if context.trains else context.category("unknown")
     of_step = (context.category("activation", "temporary") | unknown) & (context.born >= 0)

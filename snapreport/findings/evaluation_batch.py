@@ -12,13 +12,25 @@ from snapreport.sentence import sentence
 from snapreport.timeline.phases import BACKWARD
 
 _MOST = 0.5
-"""Of what grows with the batch at the peak: with more of it in such a pass, accumulating gradients is no remedy."""
+"""Of what grows with the batch at the peak: with more of it in such a pass, accumulating gradients is no remedy. And of
+backward passes: an evaluation runs after fewer."""
 
 
 def is_evaluation(context: AdviceContext, batch: np.ndarray) -> bool:
     """Whether most of ``batch`` (Bool per allocation) at the peak is of a pass that no backward pass follows."""
     computed = batch & _evaluated(context) & context.forward[context.stack]
     return not context.is_cut_off and context.bytes_at_peak(computed) > _MOST * context.bytes_at_peak(batch)
+
+
+def keeps_graphs(context: AdviceContext, batch: np.ndarray) -> bool:
+    """Whether most of ``batch`` (Bool per allocation) at the peak are graphs that no backward pass uses, of passes that
+    run between some training steps only: an evaluation without ``no_grad``. A teacher runs in each step.
+    """
+    graphs = batch & unused_graphs(context)
+    if context.bytes_at_peak(graphs) <= _MOST * context.bytes_at_peak(batch):
+        return False
+    begun = backward_passes(context)
+    return bool(len(np.unique(begun[context.born[graphs]])) <= _MOST * begun[-1])
 
 
 def _evaluated(context: AdviceContext) -> np.ndarray:

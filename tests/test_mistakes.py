@@ -264,7 +264,7 @@ def test_sampling_between_training_steps(torch: fake_torch.FakeTorch, folder: Pa
     """A convolution's activations have as many numbers as the square of what a layer makes of a time. Samples that are
     drawn in a batch without gradients cannot accumulate any.
     """
-    assert not {"broadcast", "retained-graphs"} & set(advice(recorded(torch, folder, "guided", "")))
+    assert not {"broadcast", "retained-graphs", "accumulation"} & set(advice(recorded(torch, folder, "guided", "")))
     given = advice(recorded(torch, folder, "drawn", ""))
     measured = recorded(torch, folder, "drawn", "half").timeline(0).peak_bytes
     assert next(iter(given)) == "evaluation-batch" and "accumulation" not in given
@@ -294,6 +294,34 @@ def test_a_graph_that_a_backward_pass_retains_is_used(torch: fake_torch.FakeTorc
     measured = recorded(torch, folder, "adversarial", "detach").timeline(0).peak_bytes
     assert given["retained-graphs"].evidence["saving"]["peak_bytes"] == pytest.approx(measured, rel=CLOSE)
     assert not {"no-grad", "evaluation-batch"} & set(given)
+    # What the next step replaces is as large as its batch.
+    measured = recorded(torch, folder, "adversarial", "half").timeline(0).peak_bytes
+    assert given["accumulation"].evidence["saving"]["peak_bytes"] == pytest.approx(measured, rel=CLOSE)
+
+
+@pytest.mark.parametrize("torch", fake_torch.parameters())
+def test_weights_that_no_optimizer_has(torch: fake_torch.FakeTorch, folder: Path) -> None:
+    """Their gradients are 1.5 MiB. Those of an encoder hold a graph of 434 MiB; those of layers that an image is
+    trained through hold nothing else, and the image is the whole batch.
+    """
+    whole, frozen = (recorded(torch, folder, "pretrained", remedy) for remedy in ("", "freeze"))
+    given = advice(whole)
+    assert next(iter(given)) == "untrained-gradients" and "untrained-gradients" not in advice(frozen)
+    assert frozen.timeline(0).peak_bytes < whole.timeline(0).peak_bytes - 380 * MIB
+    assert given["untrained-gradients"].detail[1].startswith("434 MiB (")
+    painted = advice(recorded(torch, folder, "painted", ""))
+    assert painted["untrained-gradients"].detail[1].startswith("The graph may hold ")
+    assert "accumulation" not in painted and "untrained-gradients" not in advice(
+        recorded(torch, folder, "painted", "freeze")
+    )
+
+
+@pytest.mark.parametrize("torch", fake_torch.parameters())
+def test_a_loss_of_sigmoids_is_not_chunked_with_the_last_layer(torch: fake_torch.FakeTorch, folder: Path) -> None:
+    """A convolution makes the logits: they and their gradient stay, half of all that such a loss holds."""
+    whole, chunks = (recorded(torch, folder, "focal", remedy).timeline(0).peak_bytes for remedy in ("", "chunks"))
+    assert "chunked-loss" not in advice(recorded(torch, folder, "focal", ""))
+    assert chunks > 0.6 * whole
 
 
 @pytest.mark.parametrize("torch", fake_torch.parameters())

@@ -1,6 +1,6 @@
 """Programs of kinds that no rule had seen when they were recorded: a simulation without any module, hooks that keep
 what passes, federated averaging, trials in a loop, smoothed labels written out, samples of a diffusion, and two
-networks that are trained against each other.
+networks that are trained against each other, weights that no optimizer has, and a focal loss.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ def convolutions(before: int, widths: tuple[int, ...]) -> list[nn.Module]:
     return [nn.Sequential(nn.Conv2d(size, width, 3, padding=1), nn.ReLU()) for size, width in sizes]
 
 
-@program(detach="retained-graphs")
+@program(detach="retained-graphs", half="accumulation")
 def adversarial() -> None:
     """A generator and a discriminator, whose loss needs no gradient of the generator, but keeps its graph."""
     widths = (64, 64, 64)
@@ -209,8 +209,9 @@ def adversarial() -> None:
     pooled = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 1))
     judge = nn.Sequential(*convolutions(3, widths), pooled).to(DEVICE)
     both = [torch.optim.Adam(net.parameters()) for net in (judge, generator)]
+    count = 16 if REMEDY == "half" else 32
     for _ in range(4):
-        images, made = floats(32, 3, 64, 64), generator(floats(32, 16, 64, 64))
+        images, made = floats(count, 3, 64, 64), generator(floats(count, 16, 64, 64))
         seen = made.detach() if REMEDY == "detach" else made
         loss = functional.softplus(-judge(images)).mean() + functional.softplus(judge(seen)).mean()
         loss.backward(retain_graph=REMEDY != "detach")
@@ -243,3 +244,53 @@ def inspected() -> None:
         functional.cross_entropy(net(floats(8, 3, 96, 96)), integers(8)).backward()
         optimizer.step()
         optimizer.zero_grad()
+
+
+@program()
+def pretrained() -> None:
+    """The optimizer has the head alone, and the encoder still requires gradients: small ones, of a large graph."""
+    encoder = nn.Sequential(*convolutions(3, (64,) * 12), nn.AdaptiveAvgPool2d(1), nn.Flatten()).to(DEVICE)
+    encoder.requires_grad_(REMEDY != "freeze")
+    head = nn.Linear(64, 400).to(DEVICE)
+    optimizer = torch.optim.Adam(head.parameters())
+    for _ in range(4):
+        optimizer.zero_grad()
+        functional.cross_entropy(head(encoder(floats(16, 3, 96, 96))), integers(16)).backward()
+        optimizer.step()
+
+
+@program()
+def painted() -> None:
+    """An image is what is trained, and there is no other to accumulate over."""
+    layers = nn.Sequential(*convolutions(3, (64, 64, 128, 128, 256, 256))).to(DEVICE)
+    layers.requires_grad_(REMEDY != "freeze")
+    image, wanted = floats(1, 3, 256, 256).requires_grad_(True), layers(floats(1, 3, 256, 256)).detach()
+    optimizer = torch.optim.Adam([image])
+    for _ in range(4):
+        optimizer.zero_grad()
+        functional.mse_loss(layers(image), wanted).backward()
+        optimizer.step()
+
+
+@program()
+def focal() -> None:
+    """A sigmoid for each class of each place of an image, and what a focal loss computes from it."""
+    net = nn.Sequential(*convolutions(3, (64,)), nn.Conv2d(64, 80, 3, padding=1)).to(DEVICE)
+    optimizer = torch.optim.SGD(net.parameters(), 0.1, momentum=0.9)
+
+    def loss_of(logits: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+        p = logits.sigmoid()
+        loss = functional.binary_cross_entropy_with_logits(logits, target, reduction="none")
+        return (loss * (1 - p * target - (1 - p) * (1 - target)) ** 2).sum()
+
+    for _ in range(4):
+        logits = net(floats(4, 3, 160, 160)).flatten(2).transpose(1, 2)
+        target = torch.zeros_like(logits)
+        if REMEDY == "chunks":
+            parts = zip(logits.chunk(8, 1), target.chunk(8, 1), strict=True)
+            loss = sum(checkpoint(loss_of, *part, use_reentrant=False) for part in parts)
+        else:
+            loss = loss_of(logits, target)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()

@@ -61,6 +61,7 @@ CASES = [
     ("sharpness", "release", "retained-graphs"),
     ("listener", "sdpa", "fused-attention"),
     ("shop", "fused", "foreach-optimizer"),
+    ("requests", "delete", "previous-outputs"),  # lists of buffers, which one line makes
 ]
 RECORDED = Path(__file__).parent / "recordings" / "mistakes"
 MIB = 1 << 20

@@ -29,6 +29,8 @@ IN_SEQUENCE = 2
 """The same of layers that each use the last one's output alone. A container inside of another adds its own input, which
 the outer one holds until it returns."""
 _CONTAINER = r"torch/nn/modules/container\.py forward$"
+_APART = 16
+"""Between two lists that a line makes in turn pass so many times more events than between two of one list."""
 AT_ONCE = 4
 """Events after which a workspace is gone."""
 _CACHE = r"(?i)kv_?cache|key_?value|past_key|/cache\.py|/cache_utils\.py|DynamicCache|StaticCache|paged_?attention"
@@ -189,9 +191,9 @@ def _previous_outputs(context: AdviceContext) -> Advice | None:
         [
             sentence(
                 "{} of outputs from the iteration before are still allocated at the peak, because their variable is "
-                "assigned again only after the next forward pass. Call del on it, or move the loop's body into a "
-                "function.",
+                "assigned again only after {next}. Call del on it, or move the loop's body into a function.",
                 bytes_part(previous),
+                next="the next list of them is allocated" if _are_lists(context, mask) else "the next forward pass",
             ),
         ],
         "del",
@@ -214,15 +216,17 @@ def _late_outputs(context: AdviceContext) -> np.ndarray:
     rows = np.flatnonzero(kept & (stack > 0) & is_among(context.phases.innermost, (FORWARD, NONE))[stack])
     if not len(rows):
         return mask
-    table = pl.DataFrame(
-        {"row": rows, "stack": stack[rows], "size": size[rows], "born": born[rows], "freed": freed[rows]}
+    table = pl.DataFrame({"stack": stack[rows], "born": born[rows], "freed": freed[rows]})
+    table = table.with_columns(generation=pl.Series(_generations(context)[rows]))
+    table = table.group_by("stack", "generation").agg(
+        pl.col("born").min(), soonest=pl.col("freed").min(), freed=pl.col("freed").max()
     )
     table = table.sort("stack", "born").with_columns(
         pl.when(pl.col("stack") == pl.col("stack").shift(-following)).then(pl.col("born").shift(-following)).alias(name)
         for following, name in ((1, "next_born"), (2, "after_next"))
     )
     # One generation too many, each time: freed after the next is allocated and before the one after it begins.
-    late = (pl.col("freed") > pl.col("next_born")) & (
+    late = (pl.col("soonest") > pl.col("next_born")) & (
         pl.col("freed") < pl.col("after_next").fill_null(len(context.timeline.events) + 1)
     )
     grouped = table.group_by("stack").agg(
@@ -240,13 +244,37 @@ def _late_outputs(context: AdviceContext) -> np.ndarray:
     return mask
 
 
+def _generations(context: AdviceContext) -> np.ndarray:
+    """Int64 per allocation: which of a stack's lists it is in, as of caches of all layers, that one iteration makes
+    much faster than the next iteration follows. Where there are no lists, and in forward passes, whose layers share
+    lines, each allocation has a number of its own.
+    """
+    return context.remember("generations", lambda: _find_generations(context))
+
+
+def _find_generations(context: AdviceContext) -> np.ndarray:
+    order = np.lexsort((context.born, context.stack))
+    table = pl.DataFrame({"stack": context.stack[order], "born": context.born[order]})
+    gap = pl.col("born").diff().over("stack")
+    apart = (gap > _APART * gap.median().over("stack")).fill_null(True)
+    lists = table.select(pl.when(apart.sum().over("stack") > 1).then(apart).otherwise(True)).to_series().to_numpy()
+    found = np.empty(len(order), np.int64)
+    found[order] = np.cumsum(lists | (context.phases.innermost != NONE)[context.stack[order]])
+    return found
+
+
+def _are_lists(context: AdviceContext, mask: np.ndarray) -> bool:
+    """Whether most of these allocations share their generation with others."""
+    return 2 * len(np.unique(_generations(context)[mask])) < int(mask.sum())
+
+
 def _overlap(context: AdviceContext, mask: np.ndarray) -> tuple[float, int]:
     """(the share of these outputs that goes, bytes at the peak of those of an earlier iteration); (0.0, 0): none is.
 
     Each is removed from the start of the next iteration on, and the share is the largest that saves no more than
     that: an output that is in use has to stay.
     """
-    timeline, born, stack = context.timeline, context.born, context.stack
+    timeline, born, stack, generation = context.timeline, context.born, context.stack, _generations(context)
     order = np.flatnonzero((born >= 0) & (context.phases.innermost == FORWARD)[stack])
     order = order[np.argsort(born[order], kind="stable")]
     first = np.full(int(stack.max()) + 1, len(timeline.events), np.int64)
@@ -258,6 +286,10 @@ def _overlap(context: AdviceContext, mask: np.ndarray) -> tuple[float, int]:
         # What this line's forward pass allocates before it begins an iteration when it is allocated again.
         earlier = born[order[first[stack[order]] < first[number]]]
         mine = stack[rows] == number
+        # Lists are begun anew.
+        begun = rows[mine][np.unique(generation[rows[mine]], return_index=True)[1]]
+        if len(begun) < mine.sum():
+            earlier = np.sort(np.append(earlier, born[begun]))
         starts[mine] = np.append(earlier, len(timeline.events))[np.searchsorted(earlier, born[rows[mine]], "right")]
     previous = (starts <= context.event) & (context.freed[rows] > context.event)
     share, without, _ = share_of_lives(timeline, rows, starts)
@@ -278,8 +310,10 @@ def _within_one_pass(context: AdviceContext, mask: np.ndarray) -> np.ndarray:
     for number in np.unique(context.stack[mask]).tolist():
         rows = np.flatnonzero(mask & (context.stack == number))
         rows = rows[np.argsort(context.born[rows])]
+        found_here = rows
+        rows = rows[np.unique(_generations(context)[rows], return_index=True)[1]]
         iterations = outside[context.born[rows]]
-        found[rows] = len(np.unique(iterations)) < 0.8 * len(rows)
+        found[found_here] = len(np.unique(iterations)) < 0.8 * len(rows)
     return found
 
 

@@ -296,6 +296,23 @@ def relative() -> None:
     train(net, lambda: (integers(8, 512), integers(8, 128)), loss_of)
 
 
+@program(delete="previous-outputs")
+def requests() -> None:
+    """A server of requests. One line makes the buffers of all layers, while those of the last request are alive."""
+    net = nn.ModuleList([nn.Linear(512, 512) for _ in range(8)]).to(DEVICE)
+    with torch.inference_mode():
+        for _ in range(4):
+            if REMEDY == "delete":
+                buffers = buffer = None
+            buffers = [floats(4, 512, 512) for _ in net]
+            x = floats(4, 512)
+            for place in range(12):
+                for layer, buffer in zip(net, buffers, strict=True):
+                    buffer[:, place] = layer(x)
+                    x = buffer[:, : place + 1].mean(1)
+            x.cpu()
+
+
 class Conformer(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()

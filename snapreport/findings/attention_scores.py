@@ -295,7 +295,7 @@ def _neighbours(
     stack, size = context.stack[births], context.size[births]
     function, is_direct = caller[stack], direct[stack]
     scores, of = size[centres], function[centres]
-    projected = _projected(context, births, centres, of, is_direct)
+    projected = _projected(context, births, centres, of, is_direct | product[stack])
     for step in (-1, 1):
         going = np.ones(len(centres), bool)
         for distance in range(1, NEIGHBOURS + 1):
@@ -317,14 +317,14 @@ def _neighbours(
 
 
 def _projected(
-    context: AdviceContext, births: np.ndarray, centres: np.ndarray, of: np.ndarray, is_direct: np.ndarray
+    context: AdviceContext, births: np.ndarray, centres: np.ndarray, of: np.ndarray, direct: np.ndarray
 ) -> np.ndarray:
     """Int64 bytes, a row per centre: what modules make in its function before it, 0 for other allocations. Queries,
     keys and values may have half the bytes of scores, as in cross-attention, and matmul copies them.
     """
     recording, stack = context.snapshot.recording, context.stack[births]
     place = np.clip(centres[:, None] - np.arange(1, NEIGHBOURS + 1), 0, None)
-    found = np.where(is_direct[place], 0, context.size[births[place]])
+    found = np.where(direct[place], 0, context.size[births[place]])
     for number in np.unique(of).tolist():
         within = stacks_with(recording.stack_offsets, context.function_of_frame[recording.stack_frames] == number)
         mine = of == number

@@ -71,7 +71,7 @@ def one_hot(context: AdviceContext) -> Advice | None:
     if not mask.any():
         mask = _smoothed_labels(context)
         what, call = (
-            "Smoothed labels and what kl_div() computes of them",
+            "Smoothed labels and what kl_div() computes from them",
             "cross_entropy(logits, index, label_smoothing=0.1)",
         )
         same = sentence("`{call}` gives the same loss, with the share of the other classes.", call=call)

@@ -61,7 +61,7 @@ def _no_grad(context: AdviceContext) -> Advice | None:
     mask[saved] = True
     every = np.append(rows, saved), np.append(ends, inputs["next"].to_numpy() + 1)
     share = share_of_lives(context.timeline, *every)[0]
-    batches = " and their batches" if context.at_peak[saved].any() else ""
+    batches = " and batches" if context.at_peak[saved].any() else ""
     what, how = "evaluation" if context.trains else "inference", "never runs: they are freed together, after the"
     if 2 * context.bytes_at_peak(unused & ~dropped_graphs(context)) > size:
         what, how = (

@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 from msgspec import UNSET, UnsetType
 
-from snapreport.findings.advice_births import births
-from snapreport.findings.advice_context import MIN_BYTES, ONE_LINE, SLOWER, Advice, AdviceContext, AdviceEvidence
+from snapreport.findings.advice_context import ONE_LINE, SLOWER, Advice, AdviceContext, AdviceEvidence
 from snapreport.findings.batch_limits import is_batch_fixed
+from snapreport.findings.chunked_loss import chunked_loss
 from snapreport.findings.collected_outputs import collections
 from snapreport.findings.cut_off_pass import repeats_of_parameters
 from snapreport.findings.evaluation_batch import evaluation_batch, is_evaluation, keeps_graphs
@@ -36,19 +36,8 @@ from snapreport.sentence import bytes_part, code_part, sentence
 from snapreport.timeline.module_tree import numbered_modules
 from snapreport.timeline.phases import BACKWARD, OPTIMIZER_STEP
 
-CHUNKS = 8
-"""Pieces in which a chunked loss is computed. Recorded with and without, MiB replayed and measured: 505, 505; 1,058,
-1,058; 1,350, 1,353."""
-
 _PASSES_OF_A_STEP = 2
-"""Of a generator and a discriminator: a loss that the next step replaces sees no more."""
-
-_SIGMOID = r"(?i)binary_?cross_?entropy"
-"""Of each class alone: with a convolution as its last layer, chunks of the loss leave the logits and their gradient (of
-a focal loss 128 MiB were promised, 241 taken)."""
-_CROSS_ENTROPY = r"(?i)cross_?entropy|nll_?loss"
-_BESIDE_LOGITS, _FEWEST_POSITIONS = 4, 16
-"""Allocations between logits and what the loss computes from them, and positions of which it leaves out one."""
+"""Backward passes in a step of a generator and a discriminator: a loss that the next step replaces stays no longer."""
 
 
 class LayersEvidence(AdviceEvidence, kw_only=True):
@@ -303,81 +292,8 @@ def _passes_seen(context: AdviceContext) -> np.ndarray:
 
 
 def _lasting_inputs(context: AdviceContext) -> np.ndarray:
-    """Bool per allocation: inputs that more backward passes find allocated than one batch has."""
+    """Bool per allocation: inputs that stay allocated over more backward passes than those of one batch."""
     return np.asarray(context.category("input") & (context.born >= 0) & (_passes_seen(context) >= MOST_PASSES))
-
-
-def _chunked_loss(context: AdviceContext) -> Advice | None:
-    if not context.trains and not (context.infers and context.occurs(context.frames(_CROSS_ENTROPY))):
-        return None  # a softmax of logits alone may sample from them
-    mask = _loss_sized(context)
-    size = context.bytes_at_peak(mask)
-    if not context.is_much(size):
-        return None
-    what = "The logits, their softmax and the gradients of both hold" if context.trains else "Logits and softmax hold"
-    return Advice(
-        "chunked-loss",
-        "Compute the last layer and the loss in chunks, or fuse them",
-        [
-            sentence(
-                "{what} {}. With {CHUNKS} chunks, those of one are allocated at a time.",
-                context.share(size),
-                what=what,
-                CHUNKS=CHUNKS,
-            ),
-        ],
-        "chunked or fused linear cross entropy",
-        "https://docs.pytorch.org/torchtune/0.4/generated/torchtune.modules.loss.CEWithChunkedOutputLoss.html",
-        mask,
-        1 - 1 / CHUNKS,
-    )
-
-
-def _loss_sized(context: AdviceContext) -> np.ndarray:
-    """Bool per allocation: made by a cross entropy or log softmax; the logits it reads and the gradients of both, which
-    are as large as its largest, and nothing else in a forward pass is. The sum of a bias's gradient takes scratch
-    memory of a multiple of that size beside it.
-    """
-    loss = (context.frames(r"(?i)cross_?entropy|log_?softmax|nll_?loss") & ~context.frames(_SIGMOID))[context.stack]
-    largest = int(context.size[loss].max(initial=0))
-    unknown = unknown_of_a_step(context) if context.trains else context.category("unknown")
-    of_step = (context.category("activation", "temporary") | unknown) & (context.born >= 0)
-    alike = of_step & (context.size == largest)
-    found: np.ndarray = loss | alike
-    if largest < MIN_BYTES // 2:
-        return np.asarray(loss)
-    found |= of_step & _other_logits(context, found, largest)
-    scratch = (
-        context.without_python[context.stack]
-        & (context.born >= 0)
-        & (context.size > largest)
-        & (context.size % largest == 0)
-    )
-    if scratch.any():
-        gradients = np.flatnonzero(alike & context.without_python[context.stack])
-        found |= scratch & (bytes_over_time(context.timeline, gradients)[context.born + 1] > 0)
-    return found
-
-
-def _other_logits(context: AdviceContext, found: np.ndarray, largest: int) -> np.ndarray:
-    """Bool per allocation: made directly before or after one of ``largest`` bytes, in 16 bits where that is in 32, or
-    with one position more, which language models leave out of the loss; so are their gradients.
-    """
-    rows = births(context).rows
-    size, whole = context.size[rows], (found & (context.size == largest))[rows]
-    other = np.zeros(len(rows), bool)
-    for times in (1, 2):
-        more = times * size - largest
-        position = np.maximum(more, 1)
-        longer = (more > 0) & (largest % position == 0) & (largest // position >= _FEWEST_POSITIONS)
-        other |= longer | ((times > 1) & (more == 0))
-    near = np.zeros(len(rows), bool)
-    for distance in range(1, min(_BESIDE_LOGITS, len(rows) - 1) + 1):
-        near[:-distance] |= whole[distance:]
-        near[distance:] |= whole[:-distance]
-    mask = np.zeros(len(found), bool)
-    mask[rows[other & near]] = True
-    return mask
 
 
 ACTIVATION_RULES: tuple[Callable[[AdviceContext], Advice | None], ...] = (
@@ -385,5 +301,5 @@ ACTIVATION_RULES: tuple[Callable[[AdviceContext], Advice | None], ...] = (
     _several_graphs,
     _accumulation,
     mixed_precision,
-    _chunked_loss,
+    chunked_loss,
 )

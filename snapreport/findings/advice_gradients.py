@@ -88,10 +88,10 @@ def untrained_gradients(context: AdviceContext) -> Advice | None:
     is_much = context.is_much(size)
     if not is_much and size < max(_MIN_UNTRAINED_BYTES, _MIN_UNTRAINED_SHARE * weights):
         return None
-    held = context.bytes_at_peak(_of_untrained(context, mask))
-    goes = "The graph may hold activations that only these gradients need; those go, too."
-    if has_graph := context.is_much(held):
-        goes = sentence("{} are activations of a graph that only these gradients need.", context.share(held))
+    of_graph = context.bytes_at_peak(_of_untrained(context, mask))
+    goes = "Activations that only these gradients need go with them."
+    if has_graph := context.is_much(of_graph):
+        goes = sentence("{} are activations of a graph that only these gradients need.", context.share(of_graph))
     return Advice(
         "untrained-gradients",
         sentence("Freeze the weights that the optimizer does not update: `requires_grad_(False)`"),

@@ -30,7 +30,7 @@ IN_SEQUENCE = 2
 the outer one holds until it returns."""
 _CONTAINER = r"torch/nn/modules/container\.py forward$"
 _APART = 16
-"""Between two lists that a line makes in turn pass so many times more events than between two of one list."""
+"""How many times more events are between two lists of one line than between two tensors of one list."""
 AT_ONCE = 4
 """Events after which a workspace is gone."""
 _CACHE = r"(?i)kv_?cache|key_?value|past_key|/cache\.py|/cache_utils\.py|DynamicCache|StaticCache|paged_?attention"

@@ -42,8 +42,8 @@ def longer_step(timeline: DeviceTimeline, event: int, whose: str) -> str | None:
     # Neither lines of validation, or of the optimizer's first update, nor gradients, which are as large in each step.
     of_all = others.group_by("stack").agg(n=pl.len(), most=pl.col("size").max()).filter(pl.col("n") == len(numbers))
     larger = mine.join(of_all, on="stack").filter(pl.col("size") > pl.col("most"))
-    held = int(here.join(larger, on="stack", how="semi")["size"].sum())
-    if not held or held < _MIN_SHARE * int(live["size"].sum()):
+    larger_bytes = int(here.join(larger, on="stack", how="semi")["size"].sum())
+    if not larger_bytes or larger_bytes < _MIN_SHARE * int(live["size"].sum()):
         return None
     ratio = float(np.median((larger["size"] / larger["most"]).to_numpy()))
     if ratio < _LEAST_RATIO:

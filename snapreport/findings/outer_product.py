@@ -28,7 +28,7 @@ _FEWEST_VECTORS = 64
 _IN_SUM = 2
 """Allocations from a difference on, its square and its sum, in which the remedy computes x·y."""
 DISTANCE_CHUNKS = 8
-"""Pieces of one side, as of a loss: see ``CHUNKS`` in advice_activations.py."""
+"""Pieces of one side, as of a loss: see ``CHUNKS`` in chunked_loss.py."""
 
 
 def broadcast(context: AdviceContext) -> Advice | None:

@@ -7,7 +7,7 @@ import polars as pl
 from msgspec import Struct
 
 from snapreport.findings.advice_context import AdviceContext
-from snapreport.integers import is_among
+from snapreport.integers import is_among, stable_order
 from snapreport.timeline.phases import FORWARD
 from snapreport.timeline.workspaces import CUBLAS_WORKSPACE, beside_products
 
@@ -62,6 +62,10 @@ def growing_lines(context: AdviceContext) -> np.ndarray:
 
 def _growing_lines(context: AdviceContext) -> np.ndarray:
     every = births(context)
-    grows = (pl.col("size").diff().drop_nulls() > 0).all() & (pl.len() >= _FEWEST_GROWING)
-    table = pl.DataFrame({"stack": every.stack, "size": every.size}).group_by("stack").agg(grows=grows)
-    return is_among(context.stack, table.filter("grows")["stack"].to_numpy())
+    order = stable_order(every.stack)
+    stack, size = every.stack[order], every.size[order]
+    begins = np.diff(stack, prepend=-1) != 0
+    first = np.flatnonzero(begins)
+    rises = np.logical_and.reduceat(begins | (np.diff(size, prepend=0) > 0), first)
+    grows = rises & (np.diff(np.append(first, len(stack))) >= _FEWEST_GROWING)
+    return is_among(context.stack, stack[first[grows]])

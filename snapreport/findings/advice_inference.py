@@ -253,13 +253,18 @@ def _generations(context: AdviceContext) -> np.ndarray:
 
 
 def _find_generations(context: AdviceContext) -> np.ndarray:
+    # A median of each group of 100,000 takes polars 1.4 s, and two sorts 0.05.
     order = np.lexsort((context.born, context.stack))
-    table = pl.DataFrame({"stack": context.stack[order], "born": context.born[order]})
-    gap = pl.col("born").diff().over("stack")
-    apart = (gap > _APART * gap.median().over("stack")).fill_null(True)
-    lists = table.select(pl.when(apart.sum().over("stack") > 1).then(apart).otherwise(True)).to_series().to_numpy()
+    stack = context.stack[order]
+    begins = np.diff(stack, prepend=-1) != 0
+    gap = np.where(begins, -1, np.diff(context.born[order], prepend=0))
+    first, group = np.flatnonzero(begins), np.cumsum(begins) - 1
+    by_length, gaps = gap[np.lexsort((gap, stack))], np.diff(np.append(first, len(gap))) - 1
+    lower, upper = (by_length[first + np.minimum(1 + half // 2, gaps)] for half in (gaps - 1, gaps))
+    apart = begins | (gap > _APART * ((lower + upper) / 2)[group])
+    lists = apart | (np.bincount(group[apart], minlength=len(first)) < 2)[group]
     found = np.empty(len(order), np.int64)
-    found[order] = np.cumsum(lists | (context.phases.innermost != NONE)[context.stack[order]])
+    found[order] = np.cumsum(lists | (context.phases.innermost != NONE)[stack])
     return found
 
 

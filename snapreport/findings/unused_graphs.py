@@ -86,9 +86,9 @@ def _inputs(context: AdviceContext) -> pl.DataFrame:
     together = np.unique(run[dropped_graphs(context) | unused_graphs(context)])
     read = context.category("input", "unknown") & context.has_python & (context.born >= 0)
     rows = np.flatnonzero(read & (context.phases.innermost != FORWARD)[context.stack])
-    table = pl.DataFrame({
-        "row": rows, "stack": context.stack[rows], "born": context.born[rows], "freed": context.freed[rows],
-        "saved": np.isin(run[rows], together),
-    })  # fmt: skip
-    table = table.sort("stack", "born").with_columns(next=pl.col("born").shift(-1).over("stack"))
-    return table.filter(pl.col("saved") & (pl.col("next") < pl.col("freed"))).select("row", "next")
+    rows = rows[np.lexsort((context.born[rows], context.stack[rows]))]
+    row, then = rows[:-1], rows[1:]
+    after = context.born[then]
+    begun = (context.stack[row] == context.stack[then]) & (after < context.freed[row])
+    found = begun & np.isin(run[row], together)
+    return pl.DataFrame({"row": row[found], "next": after[found]})

@@ -33,7 +33,7 @@ from snapreport.commands.project_settings import project_options
 from snapreport.errors import SnapshotError, one_line
 from snapreport.output_file import check_output
 from snapreport.reading.paths import file_name
-from snapreport.terminal import echo, lines
+from snapreport.terminal import echo, lines, wrapped
 from snapreport.version import __version__
 
 if TYPE_CHECKING:
@@ -271,7 +271,7 @@ def report(
             lambda: write_fitting(snapshots, output, title=title, max_size=max_size, source=source, links=links)
         )
     if output != "-":
-        echo(lines([f"{output}: {_headline(snapshots, written.size)}"]), err=True)
+        echo(lines([f"{output}: {_headline(snapshots, written.size)}", *_diagnosis(snapshots)]), err=True)
     if written.left_out:
         echo(lines([f"{output}: {written.left_out}"]), err=True)
     if link:
@@ -314,3 +314,15 @@ def _headline(snapshots: Sequence[Snapshot], size: int) -> str:
     failures = f"; out of memory {plural(ooms, 'time')}" if ooms else ""
     peak = bytes_text(top.counted_stats.peak_allocated_bytes)
     return f"{bytes_text(size)}; peak on {name}: {peak} allocated {when}{failures}"
+
+
+def _diagnosis(snapshots: Sequence[Snapshot]) -> list[str]:
+    """What the report says first, in lines."""
+    from snapreport.findings.diagnosis import diagnosis
+    from snapreport.findings.opening import opening
+    from snapreport.findings.run import findings
+    from snapreport.sentence import joined
+
+    start = opening(snapshots)
+    said = diagnosis(findings(snapshots[start.snapshot]), start.device) if start else []
+    return wrapped(joined(statement.text for statement in said))

@@ -11,9 +11,11 @@ from __future__ import annotations
 import os
 import re
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from typing import TextIO
 
+WIDTH = 100
 # Letters and marks to Unicode, but blank on a screen: fillers of Hangul, the blank of Braille, a joiner.
 # Words that begin a line, and their colours on a terminal (ECMA-48): bold red, bold yellow, green.
 _MARKED = {"ERROR": "1;31", "FAIL": "1;31", "WARNING": "1;33", "UNKNOWN": "1;33", "ok": "32"}
@@ -35,6 +37,19 @@ def visible(text: str) -> str:
 def lines(texts: Iterable[str]) -> str:
     """One line for each of ``texts``."""
     return "\n".join(map(visible, texts))
+
+
+def wrapped(text: str, indent: str = "", further: str | None = None) -> list[str]:
+    """``text`` in lines of at most :data:`WIDTH` characters. ``further``: the indent of all lines but the first."""
+    further = " " * len(indent) if further is None else further
+    return textwrap.wrap(
+        visible(text),
+        WIDTH,
+        initial_indent=indent,
+        subsequent_indent=further,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -68,3 +68,12 @@ def test_what_two_remedies_save_together_is_said_where_there_is_room() -> None:
     run = on_loaded("stats", "--brief", "--json", corpus.path_of("adamw_foreach_step.pickle"))
     first = run.json["snapshots"][0]["devices"][0]["findings"][0]
     assert "fused=True" in first["detail"] and "51.6 GiB" in first["detail"]
+
+
+@pytest.mark.parametrize("name", ["oom", "leak", "multi-gpu"])
+def test_the_command_that_writes_a_report_prints_how_it_begins(name: str, tmp_path: Path) -> None:
+    path = corpus.path_of(name)
+    size, *begins = on_loaded(path, "-o", str(tmp_path / "report.html")).err.splitlines()
+    (file,) = on_loaded("stats", "--brief", "--json", path).json["snapshots"]
+    assert size.startswith(f"{tmp_path / 'report.html'}: ") and all(len(line) <= 100 for line in begins)
+    assert begins and " ".join(begins) == file["headline"][0]

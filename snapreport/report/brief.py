@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 
 import polars as pl
@@ -26,7 +25,7 @@ from snapreport.report.activity_text import activity_text
 from snapreport.report.finding_cards import rank
 from snapreport.report.summary import summarise
 from snapreport.snapshot import Snapshot
-from snapreport.terminal import visible
+from snapreport.terminal import wrapped
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.fragmentation import live_ids
 from snapreport.timeline.own_code import frame_line, own_code, stack_names
@@ -38,7 +37,6 @@ MOST_TEXT = 2_000
 _FINDINGS, _STACKS, _STEPS, _DEVICES = 10, 10, 12, 8
 _CALLERS = 2
 _LONG = 240  # characters of a sentence; paths and generated names can be any length
-_WIDTH = 100
 
 
 def brief(snapshot: Snapshot) -> BriefFile:
@@ -161,23 +159,23 @@ def _short(text: str, most: int = _LONG) -> str:
 def brief_text(snapshot: Snapshot) -> str:
     """The same for people, in at most :data:`MOST_TEXT` characters: the headline, then what to do, then what holds."""
     document = brief(snapshot)
-    lines = [snapshot.recording.name, *(part for line in document.headline for part in _wrapped(line))]
+    lines = [snapshot.recording.name, *(part for line in document.headline for part in wrapped(line))]
     said = " ".join(document.headline)
     several = len(document.devices) > 1
     for device in document.devices[:1]:
-        lines += _wrapped(device.activity)
+        lines += wrapped(device.activity)
     for device in document.devices:
         name = f"{device_name(device.kind, device.device)}: " if several else ""
         for finding in [finding for finding in device.findings if finding.title not in said][:5]:
-            lines += _wrapped(f"- {name}{_line(finding, device)}", "  ")
+            lines += wrapped(f"- {name}{_line(finding, device)}", "", "  ")
         if device.stacks:
             first = device.stacks[0]
             when = "at the peak" if device.events else "in the final state"
             when += " of the trace" if device.trace_peak_allocated_bytes is not UNSET else ""
             held = f"{name}largest {when}: {bytes_text(first.bytes)} by {first.lines[0]}"
-            lines += _wrapped(f"- {held}", "  ")
+            lines += wrapped(f"- {held}", "", "  ")
         if device.missing:
-            lines += _wrapped(f"- {name}{device.missing}", "  ")
+            lines += wrapped(f"- {name}{device.missing}", "", "  ")
     text = [lines[0]]
     for number, line in enumerate(lines[1:], 1):
         if sum(map(len, text)) + len(text) + len(line) > MOST_TEXT - 60:
@@ -197,9 +195,3 @@ def _line(finding: BriefFinding, device: BriefDevice) -> str:
     if finding.effort:
         parts.append(finding.effort)
     return f"{', '.join(parts)} [{finding.confidence}]"
-
-
-def _wrapped(text: str, further: str = "") -> list[str]:
-    return textwrap.wrap(
-        visible(text), _WIDTH, subsequent_indent=further, break_long_words=False, break_on_hyphens=False
-    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import Any
 
 from snapreport import terminal
@@ -22,12 +21,11 @@ from snapreport.report.summary import file_line, shown_notes, shown_settings
 from snapreport.report.time_lines import time_lines
 from snapreport.sentence import joined
 from snapreport.snapshot import Snapshot
-from snapreport.terminal import visible
+from snapreport.terminal import wrapped
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.recording_gaps import has_history, lost_peaks
 from snapreport.timeline.time_costs import run_costs
 
-WIDTH = 100
 _ADVICE = 3
 """Suggestions shown with their reasons, the largest saving first; the others show only the title."""
 _LABELS = {"reconciliation_bytes": "mismatch with final state"}
@@ -63,8 +61,8 @@ def stats_text(snapshot: Snapshot) -> str:
         lines += [f"  {key} = {value}" for key, value in settings] or ["  none recorded"]
     for timeline in devices:
         lines += ["", f"About this recording ({device_name(timeline.kind, timeline.device)})"]
-        lines += [part for line in (*doubts(timeline), *assurances(timeline)) for part in _wrapped(line, "  - ")]
-    lines += [part for note in shown_notes(recording.notes) for part in _wrapped(upper_first(note), "  - ")]
+        lines += [part for line in (*doubts(timeline), *assurances(timeline)) for part in wrapped(line, "  - ")]
+    lines += [part for note in shown_notes(recording.notes) for part in wrapped(upper_first(note), "  - ")]
     if costs := run_costs([snapshot.timeline(device) for device in snapshot.devices]):
         lines += ["", *time_lines(costs)]
     return terminal.lines(lines)
@@ -75,27 +73,15 @@ def _findings(found: list[Finding], timeline: DeviceTimeline) -> list[str]:
     here = sorted((f for f in found if f.device == timeline.device), key=rank)
     here.sort(key=lambda f: (f.severity != "error", f.kind != "peak"))
     brief = [id(f) for f in here if f.kind == "advice"][_ADVICE:]
-    lines = _wrapped(joined(each.text for each in diagnosis(found, timeline.device)), "")
+    lines = wrapped(joined(each.text for each in diagnosis(found, timeline.device)))
     lines += [""] if lines else []
     for finding in here:
         mark = {"error": "ERROR  ", "warning": "WARNING  "}.get(finding.severity, "")
-        lines += _wrapped(f"{mark}{finding.title}  [{finding.confidence}]", "", "    ")
+        lines += wrapped(f"{mark}{finding.title}  [{finding.confidence}]", "", "    ")
         sentences = [composition(finding.evidence)] if finding.kind == "peak" else []
         if id(finding) not in brief:
-            lines += _wrapped(" ".join([*sentences, *finding.detail, remedy_sentence(finding)]), "    ")
+            lines += wrapped(" ".join([*sentences, *finding.detail, remedy_sentence(finding)]), "    ")
     return lines
-
-
-def _wrapped(text: str, indent: str, further: str | None = None) -> list[str]:
-    further = " " * len(indent) if further is None else further
-    return textwrap.wrap(
-        visible(text),
-        WIDTH,
-        initial_indent=indent,
-        subsequent_indent=further,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
 
 
 def _numbers(devices: list[dict[str, Any]], left_out: tuple[str, ...]) -> list[str]:
@@ -126,7 +112,7 @@ def _stacks(snapshot: Snapshot, timeline: DeviceTimeline) -> list[str]:
 
 def _steps(snapshot: Snapshot, timeline: DeviceTimeline) -> list[str]:
     text = device_steps(snapshot, timeline)
-    return ["", *_wrapped(f"Steps of {device_name(timeline.kind, timeline.device)}: {text}", "", "  ")] if text else []
+    return ["", *wrapped(f"Steps of {device_name(timeline.kind, timeline.device)}: {text}", "", "  ")] if text else []
 
 
 def _modules(timeline: DeviceTimeline) -> list[str]:

@@ -16,12 +16,13 @@ from collections.abc import Iterable, Sequence
 from typing import TextIO
 
 WIDTH = 100
-# Letters and marks to Unicode, but blank on a screen: fillers of Hangul, the blank of Braille, a joiner.
+"""Of wrapped text, in characters."""
 # Words that begin a line, and their colours on a terminal (ECMA-48): bold red, bold yellow, green.
 _MARKED = {"ERROR": "1;31", "FAIL": "1;31", "WARNING": "1;33", "UNKNOWN": "1;33", "ok": "32"}
 _MARK = re.compile(rf"^({'|'.join(_MARKED)})(?=  )", re.MULTILINE)
 colour = "auto"
 """``always``, ``never``, or ``auto``: on a terminal, unless NO_COLOR is set (no-color.org)."""
+# Letters and marks to Unicode, but blank on a screen: fillers of Hangul, the blank of Braille, a joiner.
 _BLANK = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0]")
 
 

@@ -156,7 +156,7 @@ def _diff_jobs(
         check_output(output, [], "the comparison", force=force)
     with progress.shown():
         from snapreport import job
-        from snapreport.jobs.job_diff import diff_jobs, job_diff_document, job_diff_text
+        from snapreport.jobs.job_diff import diff_jobs, job_diff_text
 
         wanted = (*runs, *runs)[:2] or (None, None)
         before, after = (job(snap, run=run, redaction=redaction) for snap, run in zip(snaps, wanted, strict=True))
@@ -171,6 +171,6 @@ def _diff_jobs(
             page = job_diff_page(result, title or f"Two jobs: {' → '.join(names)}")
             pipe_safe(lambda: write_document(output, page))
     if as_json:
-        pipe_safe(lambda: echo(json_text(job_diff_document(result))))
+        pipe_safe(lambda: echo(json_text(result)))
     elif output != "-":
         pipe_safe(lambda: echo(job_diff_text(result)))

@@ -14,7 +14,7 @@ from snapreport.contracts.check import Check
 from snapreport.errors import SnapshotError
 from snapreport.findings.gate import EVIDENCE_ROWS, Subject, check, growth_check, limit_check
 from snapreport.findings.gate_rules import FAILING_KINDS, GrowthRule, Rules
-from snapreport.jobs.job_diff import row_changes
+from snapreport.jobs.job_diff import place_changes
 from snapreport.jobs.rank_names import is_digest
 from snapreport.jobs.rank_text import place, ranks_text
 from snapreport.jobs.reduce import Job
@@ -112,9 +112,9 @@ def _growth(job: Job, baseline: Job, rule: GrowthRule) -> Check:
     def grown() -> list[str]:
         # Compare with the same rank if the baseline has it.
         same = np.flatnonzero(baseline.ranks == job.ranks[row])
-        changes = row_changes(baseline, int(same[0]) if len(same) else before_row, job, row)
-        largest = [(name, size) for name, size in changes if size > 0][:EVIDENCE_ROWS]
-        return [sentence("{} more in {name}", bytes_part(size), name=code_part(name)) for name, size in largest]
+        changes = place_changes(baseline, job, [(int(same[0]) if len(same) else before_row, row)])
+        largest = [one for one in changes if one.change_bytes > 0][:EVIDENCE_ROWS]
+        return [sentence("{} more in {}", bytes_part(one.change_bytes), code_part(one.name)) for one in largest]
 
     # A baseline that lacks its worst rank gives a lower limit: whatever passes would also pass with that rank.
     return growth_check(subject, before, rule, grown)
@@ -144,9 +144,11 @@ def _excess(job: Job, row: int) -> list[str]:
     if own is not None:
         return [outlier_sentence(job, own).text]
     median = int(np.argsort(job.peaks, kind="stable")[(len(job.peaks) - 1) // 2])
-    grown = [(name, size) for name, size in row_changes(job, median, job, row) if size > 0][:EVIDENCE_ROWS]
+    grown = [one for one in place_changes(job, job, [(median, row)]) if one.change_bytes > 0][:EVIDENCE_ROWS]
     other = rank_part(job.ranks[median])
-    return [sentence("{} more in {} than on {}", bytes_part(size), code_part(name), other) for name, size in grown]
+    return [
+        sentence("{} more in {} than on {}", bytes_part(one.change_bytes), code_part(one.name), other) for one in grown
+    ]
 
 
 def _findings(job: Job, kind: str) -> Check:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import defaultdict
 
 import numpy as np
-from msgspec import Struct
 
 from snapreport.contracts.job import GroupDiff, JobDiffDocument, PlaceChange, RankBytes, RankDiff, WorstRank
 from snapreport.errors import SnapshotError
@@ -15,6 +14,7 @@ from snapreport.jobs.rank_text import rank_ranges, ranks_text
 from snapreport.jobs.reduce import Job
 from snapreport.jobs.sentences import outlier_sentence
 from snapreport.number_format import arrow_text, bytes_text, plural, upper_first
+from snapreport.report.diff_text import signed
 from snapreport.sentence import sentence
 
 MOST_PLACES, MOST_APART, MOST_SENTENCES = 6, 3, 3
@@ -22,52 +22,15 @@ MIN_SHARE = 0.005
 """Share of the earlier peak; a smaller change counts as none."""
 
 
-class RankChange(Struct, frozen=True):
-    """before, after: peak bytes. places: as in ``GroupChange``, of this rank."""
-
-    rank: int
-    before: int
-    after: int
-    places: list[tuple[str, int]]
+def is_unchanged(group: GroupDiff) -> bool:
+    """Whether too little changed in most of a group's ranks to be reported."""
+    return abs(group.change_bytes) < MIN_SHARE * max(group.before_bytes, 1) and not group.places
 
 
-class GroupChange(Struct, frozen=True):
-    """A group of the later job. ranks: its ranks that both jobs have. before, after: median peak bytes; change: the
-    median of their changes. places: (function and file, median change in bytes), largest first; without lines, since
-    edits move them. apart: ranks that changed otherwise than the group, most first.
+def diff_jobs(before: Job, after: Job) -> JobDiffDocument:
+    """Compare two jobs; this is also the document of ``snapreport diff --json``. Raises :class:`SnapshotError` if they
+    have no rank in common.
     """
-
-    ranks: list[int]
-    before: int
-    after: int
-    change: int
-    places: list[tuple[str, int]]
-    apart: list[RankChange]
-
-    @property
-    def is_unchanged(self) -> bool:
-        """Whether too little changed in most of its ranks to be reported."""
-        return abs(self.change) < MIN_SHARE * max(self.before, 1) and not self.places
-
-
-class JobDiff(Struct, frozen=True):
-    """worst: (rank, bytes) of each job. changes: (rank, bytes before, bytes after) of each rank in both jobs.
-    outlier_sentences: what the new outliers hold more than their groups.
-    """
-
-    worst_before: tuple[int, int]
-    worst_after: tuple[int, int]
-    changes: list[tuple[int, int, int]]
-    groups: list[GroupChange]
-    only_before: list[int]
-    only_after: list[int]
-    new_outliers: list[int]
-    gone_outliers: list[int]
-    outlier_sentences: list[str]
-
-
-def diff_jobs(before: Job, after: Job) -> JobDiff:
-    """Compare two jobs. Raises :class:`SnapshotError` if they have no rank in common."""
     old = {row.rank: number for number, row in enumerate(before.rows)}
     common = [row.rank for row in after.rows if row.rank in old]
     if not common:
@@ -84,16 +47,16 @@ def diff_jobs(before: Job, after: Job) -> JobDiff:
             apart = np.abs(now - was - change)
             is_apart = apart > np.maximum(outliers.MIN_SHARE * was, outliers.MIN_BYTES)
             found = [
-                RankChange(ranks[i], int(was[i]), int(now[i]), row_changes(before, pairs[i][0], after, pairs[i][1]))
+                RankDiff(ranks[i], int(was[i]), int(now[i]), place_changes(before, after, [pairs[i]]))
                 for i in np.argsort(-apart, kind="stable")[:MOST_APART]
                 if is_apart[i] and len(ranks) > 1
             ]
-            places = _places(before, after, pairs)
-            groups.append(GroupChange(ranks, int(np.median(was)), int(np.median(now)), change, places, found))
-    return JobDiff(
+            places = place_changes(before, after, pairs)
+            groups.append(GroupDiff(ranks, int(np.median(was)), int(np.median(now)), change, places, found))
+    return JobDiffDocument(
         _worst(before),
         _worst(after),
-        [(rank, int(before.peaks[old[rank]]), int(after.peaks[new[rank]])) for rank in common],
+        [RankBytes(rank, int(before.peaks[old[rank]]), int(after.peaks[new[rank]])) for rank in common],
         groups,
         sorted(set(old) - set(new)),
         sorted(set(new) - set(old)),
@@ -103,39 +66,11 @@ def diff_jobs(before: Job, after: Job) -> JobDiff:
     )
 
 
-def job_diff_document(diff: JobDiff) -> JobDiffDocument:
-    """The document of ``snapreport diff --json`` for two jobs."""
-    return JobDiffDocument(
-        worst_before=WorstRank(*diff.worst_before),
-        worst_after=WorstRank(*diff.worst_after),
-        ranks=[RankBytes(*change) for change in diff.changes],
-        groups=[
-            GroupDiff(
-                ranks=group.ranks,
-                before_bytes=group.before,
-                after_bytes=group.after,
-                change_bytes=group.change,
-                places=_place_changes(group.places),
-                apart=[RankDiff(one.rank, one.before, one.after, _place_changes(one.places)) for one in group.apart],
-            )
-            for group in diff.groups
-        ],
-        only_before=diff.only_before,
-        only_after=diff.only_after,
-        new_outliers=diff.new_outliers,
-        gone_outliers=diff.gone_outliers,
-        outlier_sentences=diff.outlier_sentences,
-    )
-
-
-def _place_changes(places: list[tuple[str, int]]) -> list[PlaceChange]:
-    return [PlaceChange(name, change) for name, change in places]
-
-
-def job_diff_headline(diff: JobDiff) -> list[str]:
+def job_diff_headline(diff: JobDiffDocument) -> list[str]:
     """The answer: the highest peak, new and former outliers, ranks of only one job, and what was compared."""
-    (rank_was, was), (rank_now, now) = diff.worst_before, diff.worst_after
-    who = f"rank {rank_now}" if rank_was == rank_now else f"rank {rank_was} before, rank {rank_now} after"
+    before, after = diff.worst_before, diff.worst_after
+    was, now = before.peak_allocated_bytes, after.peak_allocated_bytes
+    who = f"rank {after.rank}" if before.rank == after.rank else f"rank {before.rank} before, rank {after.rank} after"
     same = bytes_text(was) == bytes_text(now)
     lines = [f"Highest peak: {f'{bytes_text(now)}, as before' if same else arrow_text(was, now)} ({who})."]
     lines += [sentence("New outlier: {}", outlier) for outlier in diff.outlier_sentences[:MOST_SENTENCES]]
@@ -148,44 +83,39 @@ def job_diff_headline(diff: JobDiff) -> list[str]:
     ):
         if ranks:
             lines.append(f"{words}: {ranks_text(ranks)}.")
-    lines.append(f"{plural(len(diff.changes), 'rank')} compared: {rank_ranges([rank for rank, *_ in diff.changes])}.")
+    lines.append(f"{plural(len(diff.ranks), 'rank')} compared: {rank_ranges([one.rank for one in diff.ranks])}.")
     return lines
 
 
-def job_diff_text(diff: JobDiff) -> str:
+def job_diff_text(diff: JobDiffDocument) -> str:
     """What changed, one line each, the highest peak first."""
     worst, *rest = job_diff_headline(diff)
     lines = [worst]
     for group in diff.groups:
         name = upper_first(ranks_text(group.ranks))
-        if group.is_unchanged:
+        if is_unchanged(group):
             most = " on most ranks" if group.apart else ""
-            lines.append(f"{name}: no change{most}, {bytes_text(group.before)}.")
+            lines.append(f"{name}: no change{most}, {bytes_text(group.before_bytes)}.")
         else:
             median = ", median" if len(group.ranks) > 1 else ""
-            lines.append(f"{name}{median}: {arrow_text(group.before, group.after)}.")
+            lines.append(f"{name}{median}: {arrow_text(group.before_bytes, group.after_bytes)}.")
             lines += _place_lines(group.places, "  ")
         for one in group.apart:
-            lines.append(f"  Rank {one.rank}: {arrow_text(one.before, one.after)}.")
+            lines.append(f"  Rank {one.rank}: {arrow_text(one.before_bytes, one.after_bytes)}.")
             lines += _place_lines(one.places, "    ")
     return "\n".join([*lines, *rest])
 
 
-def _place_lines(places: list[tuple[str, int]], indent: str) -> list[str]:
-    return [f"{indent}{'+' if change > 0 else ''}{bytes_text(change)}  {where}" for where, change in places]
+def _place_lines(places: list[PlaceChange], indent: str) -> list[str]:
+    return [f"{indent}{signed(one.change_bytes)}  {one.name}" for one in places]
 
 
-def _worst(job: Job) -> tuple[int, int]:
+def _worst(job: Job) -> WorstRank:
     row = int(np.argmax(job.peaks))
-    return int(job.ranks[row]), int(job.peaks[row])
+    return WorstRank(int(job.ranks[row]), int(job.peaks[row]))
 
 
-def row_changes(before: Job, before_row: int, after: Job, after_row: int) -> list[tuple[str, int]]:
-    """What changed from one row to another: (function and file, bytes), largest first."""
-    return _places(before, after, [(before_row, after_row)])
-
-
-def _places(before: Job, after: Job, pairs: list[tuple[int, int]]) -> list[tuple[str, int]]:
+def place_changes(before: Job, after: Job, pairs: list[tuple[int, int]]) -> list[PlaceChange]:
     """The largest median changes of the bytes by function and file. ``pairs``: rows before and after."""
     changes: defaultdict[str, list[int]] = defaultdict(list)
     for one, two in pairs:
@@ -193,5 +123,5 @@ def _places(before: Job, after: Job, pairs: list[tuple[int, int]]) -> list[tuple
             changes[place_name(place)].append(change)
     least = MIN_SHARE * float(np.median([before.peaks[one] for one, _ in pairs]))
     medians = {name: int(np.median([*of, *[0] * (len(pairs) - len(of))])) for name, of in changes.items()}
-    large = [(name, change) for name, change in medians.items() if abs(change) > least]
-    return sorted(large, key=lambda item: (-abs(item[1]), item[0]))[:MOST_PLACES]
+    large = [PlaceChange(name, change) for name, change in medians.items() if abs(change) > least]
+    return sorted(large, key=lambda one: (-abs(one.change_bytes), one.name))[:MOST_PLACES]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from snapreport.jobs.job_diff import GroupChange, JobDiff, job_diff_headline
+from snapreport.contracts.job import GroupDiff, JobDiffDocument, RankBytes
+from snapreport.jobs.job_diff import job_diff_headline
 from snapreport.jobs.rank_text import ranks_text
 from snapreport.number_format import bytes_text, count_text, upper_first
 from snapreport.report.page import render_plain
@@ -43,39 +44,37 @@ class DiffPage(Struct, frozen=True):
     more: str
 
 
-def job_diff_page(diff: JobDiff, title: str) -> bytes:
+def job_diff_page(diff: JobDiffDocument, title: str) -> bytes:
     """The page as UTF-8; the same comparison gives the same bytes."""
-    changes = sorted(diff.changes, key=lambda change: (-abs(change[2] - change[1]), change[0]))
-    largest = max([1, *(abs(after - before) for _, before, after in changes)])
+    changes = sorted(diff.ranks, key=lambda one: (-abs(one.after_bytes - one.before_bytes), one.rank))
+    largest = max([1, *(abs(one.after_bytes - one.before_bytes) for one in changes)])
     hidden = len(changes) - MOST_ROWS
     page = DiffPage(
         title,
         job_diff_headline(diff),
         [_group(group) for group in diff.groups],
-        [_rank(*change, largest) for change in changes[:MOST_ROWS]],
+        [_rank(one, largest) for one in changes[:MOST_ROWS]],
         f"{count_text(hidden)} more ranks with smaller changes." if hidden > 0 else "",
     )
     return render_plain("job_diff.html.j2", page)
 
 
-def _group(group: GroupChange) -> DiffGroup:
+def _group(group: GroupDiff) -> DiffGroup:
+    places = [("", one) for one in group.places]
+    places += [(f"rank {of.rank}: ", one) for of in group.apart for one in of.places]
     return DiffGroup(
         upper_first(ranks_text(group.ranks)),
-        bytes_text(group.before),
-        bytes_text(group.after),
-        _signed(group.change),
-        [
-            *((_signed(change), place) for place, change in group.places),
-            *((f"rank {one.rank}: {_signed(change)}", place) for one in group.apart for place, change in one.places),
-        ],
+        bytes_text(group.before_bytes),
+        bytes_text(group.after_bytes),
+        _signed(group.change_bytes),
+        [(f"{rank}{_signed(one.change_bytes)}", one.name) for rank, one in places],
     )
 
 
-def _rank(rank: int, before: int, after: int, largest: int) -> DiffRank:
-    change = after - before
-    return DiffRank(
-        rank, bytes_text(before), bytes_text(after), _signed(change), change < 0, round(100 * abs(change) / largest)
-    )
+def _rank(one: RankBytes, largest: int) -> DiffRank:
+    change = one.after_bytes - one.before_bytes
+    before, after, share = bytes_text(one.before_bytes), bytes_text(one.after_bytes), 100 * abs(change) / largest
+    return DiffRank(one.rank, before, after, _signed(change), change < 0, round(share))
 
 
 def _signed(size: int) -> str:

@@ -16,6 +16,7 @@ from cli import assert_refused, in_process
 from test_bad_input import ALLOC, BLOCK, GOOD, SEGMENT
 
 from snapreport.reading.redaction import Redaction
+from snapreport.samples import recordings
 
 FILES = [
     "/home/alice/project/train.py",
@@ -170,6 +171,13 @@ def test_a_dry_run_of_a_job_lists_what_its_report_holds(snap: Path, tmp_path: Pa
     assert in_process("job", *ranks, "--dry-run", "--each", tmp_path / "each").code == 2
     digest = in_process("digest", snap, "--dry-run").out
     assert "node17.secret.example" in digest and "git.corp" not in digest
+
+
+def test_a_dry_run_of_a_job_lists_the_sentences_of_its_findings() -> None:
+    chosen = [*recordings("job"), "--jobs", 1, "--detail", "none"]
+    findings = json.loads(in_process("job", *chosen, "--json").out)["findings"]
+    listed = in_process("job", *chosen, "--dry-run").out
+    assert findings and all(finding["title"] in listed for finding in findings)
 
 
 def test_a_digest_is_not_redacted_later(snap: Path, tmp_path: Path) -> None:

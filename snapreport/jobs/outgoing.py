@@ -9,7 +9,8 @@ from msgspec.structs import asdict
 from snapreport.jobs.build import PageOptions, job_title
 from snapreport.jobs.detail import read_details
 from snapreport.jobs.digest_model import Digest
-from snapreport.jobs.document import job_document
+from snapreport.jobs.document import MOST_FINDINGS, job_document
+from snapreport.jobs.rank_findings import merged_findings
 from snapreport.jobs.reduce import Job
 from snapreport.report.outgoing_strings import outgoing_strings
 
@@ -39,7 +40,7 @@ def job_strings(job: Job, options: PageOptions) -> Strings:
     """
     snapshots, details = read_details(job, options.detail, options.snapshots, options.read)
     page = job_document(job, details, [options.each.get(row.path, "") for row in job.rows]).manifest
-    stacks, findings = page["stack_names"], page["findings"]
+    stacks, findings = page["stack_names"], [merged.finding for merged in merged_findings(job)[:MOST_FINDINGS]]
     title = options.title or job_title(job)
     found: dict[str, set[str]] = {
         "titles and names of snapshots": {title},
@@ -50,7 +51,7 @@ def job_strings(job: Job, options: PageOptions) -> Strings:
         "files of stack traces": {stack["file"] for stack in stacks},
         "functions of stack traces": {stack["function"] for stack in stacks},
         "lines of stack traces": {text for stack in stacks for text in (stack["name"], *stack["frames"])},
-        "sentences of findings": {text for finding in findings for text in (finding["title"], *finding["detail"])},
+        "sentences of findings": {text for finding in findings for text in (finding.title, *finding.detail)},
         "gaps in recordings": {gap for digest in job.digests for gap in digest.gaps[:1]},
     }
     if snapshots:

@@ -283,7 +283,7 @@ def expected_rows(line: Any, states: list[range]) -> dict[str, list[int]]:
 
 
 def says(curve: Any, first: list[int], last: list[int], rows: dict[str, list[int]]) -> bool:
-    own = {metric: getattr(curve, metric).tolist() for metric in METRICS}
+    own = {metric: values.tolist() for metric, values in curve.values.items()}
     return (curve.first.tolist(), curve.last.tolist(), own) == (first, last, rows)
 
 

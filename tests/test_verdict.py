@@ -13,7 +13,6 @@ import snapreport
 from snapreport.findings.run import findings
 from snapreport.report.build import write_report
 from snapreport.report.summary import summarise
-from snapreport.report.verdict import parts_text
 
 NUMBER = re.compile(r"\d [KMG]iB|the request fits")
 CERTAINTY = '<span class="certainty">· estimate</span>'
@@ -27,14 +26,14 @@ def test_the_first_chip_names_line_and_remedy(name: str) -> None:
     summary = summarise([recorded.load(name)], name)
     first = summary.chips[0]
     assert (first.severity, first.word) == (("error", "Error") if name in FAILED else ("warning", "Warning"))
-    sentences = " ".join(parts_text(text) for text in (first.cause, first.place, first.remedy))
+    sentences = " ".join((first.cause, first.place, first.remedy))
     assert LINE.search(sentences), sentences
     # The remedy with its number, or where none was found the best of the chips beside it.
-    remedies = [parts_text(first.remedy)] + [parts_text(chip.cause) for chip in summary.chips[1:3] if chip.is_advice]
+    remedies = [first.remedy] + [chip.cause for chip in summary.chips[1:3] if chip.is_advice]
     assert any(NUMBER.search(text) for text in remedies), remedies
     order = [("error", "warning", "info").index(chip.severity) for chip in summary.chips]
     assert order == sorted(order)
-    causes = [parts_text(chip.cause) for chip in summary.chips]
+    causes = [chip.cause for chip in summary.chips]
     assert len(set(causes)) == len(causes), "nothing is told twice"
 
 

@@ -16,7 +16,7 @@ from snapreport.errors import SnapshotError
 from snapreport.jobs.detail import DEFAULT_DETAIL, RankReader, chosen_rows, read_details
 from snapreport.jobs.digest import digest_bytes
 from snapreport.jobs.document import Detail, job_document
-from snapreport.jobs.execution import DASK_SECONDS, DigestResult, make_all, one_process
+from snapreport.jobs.execution import DASK_SECONDS, DigestResult, fresh_processes, make_all
 from snapreport.jobs.headline import headline, notes
 from snapreport.jobs.heat_picture import heat_picture
 from snapreport.jobs.rank_names import facts_of_names
@@ -165,7 +165,7 @@ def _fitted(job: Job, options: PageOptions) -> tuple[bytes, str]:
         shown = [job.rows[row] for row in chosen_rows(job, options.detail)]
         if sum(row.digest.file_bytes for row in shown if row.path not in options.snapshots) > LARGE_DETAIL:
             try:
-                with progress.stage("ranks shown in full", 1, "reports"), one_process() as pool:
+                with progress.stage("ranks shown in full", 1, "reports"), fresh_processes(1) as pool:
                     return pool.submit(_fitted, job, replace(options, is_apart=False)).result()
             except BrokenProcessPool:
                 raise SnapshotError(

@@ -3,29 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-from msgspec import Struct
 
+from snapreport.jobs.digest_model import METRICS, DigestCurve
 from snapreport.timeline.annotations import clock_of
 from snapreport.timeline.build import DeviceTimeline
 
 POINTS = 512
-METRICS = ("allocated", "reserved", "unused")
-"""Bytes allocated, bytes reserved, and bytes reserved but not allocated."""
 
 
-class Curve(Struct, frozen=True):
-    """first, last: Int64, the range of each column: step numbers, event indices, or µs since the epoch. allocated,
-    reserved, unused: Int64 bytes, the maximum within each column.
-    """
-
-    first: np.ndarray
-    last: np.ndarray
-    allocated: np.ndarray
-    reserved: np.ndarray
-    unused: np.ndarray
-
-
-def step_curve(timeline: DeviceTimeline, points: int = POINTS) -> Curve:
+def step_curve(timeline: DeviceTimeline, points: int = POINTS) -> DigestCurve:
     """By step: one column per step, or per equal number of consecutive steps if there are more than ``points``."""
     steps = timeline.steps
     number, begin, end = (steps[name].to_numpy().astype(np.int64) for name in ("step", "first_event", "last_event"))
@@ -37,20 +23,20 @@ def step_curve(timeline: DeviceTimeline, points: int = POINTS) -> Curve:
     return _highest(timeline, number[starts], number[ends], begin[starts] + 1, end[ends] + 2)
 
 
-def event_curve(timeline: DeviceTimeline, points: int = POINTS) -> Curve:
+def event_curve(timeline: DeviceTimeline, points: int = POINTS) -> DigestCurve:
     """By event: columns of equal width. Position -1, the state before the first event, is in the first column."""
     edges = _edges(len(timeline.allocated), points)
     return _highest(timeline, edges[:-1] - 1, edges[1:] - 2, edges[:-1], edges[1:])
 
 
-def time_curve(timeline: DeviceTimeline, points: int = POINTS) -> Curve:
+def time_curve(timeline: DeviceTimeline, points: int = POINTS) -> DigestCurve:
     """By time: columns of equal length between the first and the last event; empty if no times were recorded. A column
     without an event has the value after the last event before it.
     """
     clock = clock_of(timeline.events)
     if clock is None or not len(clock):
         nothing = np.zeros(0, np.int64)
-        return Curve(nothing, nothing, nothing, nothing, nothing)
+        return DigestCurve(nothing, nothing, dict.fromkeys(METRICS, nothing))
     first, last = int(clock[0]), int(clock[-1])
     columns = min(points, last - first + 1)
     edges = first + (np.arange(columns + 1) * (last - first + 1)) // columns
@@ -66,7 +52,7 @@ def _edges(count: int, points: int) -> np.ndarray:
 
 def _highest(
     timeline: DeviceTimeline, first: np.ndarray, last: np.ndarray, begin: np.ndarray, end: np.ndarray
-) -> Curve:
+) -> DigestCurve:
     """The curves' maxima in [begin, end) of each column; the intervals ascend and may share an end."""
     values = {
         "allocated": timeline.allocated,
@@ -84,4 +70,4 @@ def _highest(
         padded = np.append(curve, curve[-1])
         return np.maximum(np.maximum.reduceat(padded, pairs)[::2], 0).astype(np.int64)
 
-    return Curve(first, last, *(reduced(values[metric]) for metric in METRICS))
+    return DigestCurve(first, last, {metric: reduced(curve) for metric, curve in values.items()})

@@ -11,12 +11,10 @@ from snapreport.findings.attention_scores import largest_scores
 from snapreport.findings.live import by_category, is_live_at, live_at, names_of
 from snapreport.findings.live_at_end import leaks_of
 from snapreport.findings.run import findings
-from snapreport.jobs.curves import POINTS, Curve, event_curve, step_curve, time_curve
+from snapreport.jobs.curves import POINTS, event_curve, step_curve, time_curve
 from snapreport.jobs.digest_format import MOST_BYTES, pack, unpack
 from snapreport.jobs.digest_model import (
-    METRICS,
     Digest,
-    DigestCurve,
     DigestFinding,
     DigestOom,
     DigestRun,
@@ -125,9 +123,9 @@ def digest_of(
         end_reserved=int(timeline.reserved[-1]),
         ooms=tuple(_ooms(snapshot, timeline)),
         curves={
-            "step": _curve(step_curve(timeline, points)),
-            "event": _curve(event_curve(timeline, points)),
-            "time": _curve(time_curve(timeline, points)),
+            "step": step_curve(timeline, points),
+            "event": event_curve(timeline, points),
+            "time": time_curve(timeline, points),
         },
         step_ends=_step_ends(timeline, points),
         categories=tuple((row["category"], row["bytes"]) for row in at_peak),
@@ -231,10 +229,6 @@ def _ooms(snapshot: Snapshot, timeline: DeviceTimeline) -> list[DigestOom]:
         tried, free = recorder.oom.get("tried_bytes", 0), recorder.oom.get("free_bytes")
         rows.append(DigestOom(last, step, recorder.dumped_us, max(tried, 0), free))
     return rows
-
-
-def _curve(curve: Curve) -> DigestCurve:
-    return DigestCurve(curve.first, curve.last, {metric: getattr(curve, metric) for metric in METRICS})
 
 
 def _step_ends(timeline: DeviceTimeline, points: int) -> tuple[int | None, ...]:

@@ -17,6 +17,7 @@ from snapreport.reading.fields import MAX_SIZE
 from snapreport.sentence import Sentence, from_json, parts_json
 
 METRICS = ("allocated", "reserved", "unused")
+"""Bytes allocated, bytes reserved, and bytes reserved but not allocated."""
 AXES = ("step", "event", "time")
 MOST_POINTS, MOST_ROWS = 512, 1000
 

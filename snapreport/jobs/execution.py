@@ -137,18 +137,14 @@ def make_all(
             _on_executor(executor, list(range(len(paths))), paths, options, done)
         else:
             workers = min(len(paths), jobs or processes_for(paths))
-            # A single worker is a separate process, too, unless ``jobs`` is 1: if it dies, only its rank fails.
-            if jobs == 1 or len(paths) == 1 or _are_digests(paths):
+            # A single worker is a separate process, too, unless ``jobs`` is 1: if it dies, only its rank fails. Digests
+            # are read here: one takes 2 ms, and passing it on takes as long.
+            if jobs == 1 or len(paths) == 1 or all(map(is_digest, paths)):
                 for index, path in enumerate(paths):
                     done(index, make_digest(path, options))
             else:
                 _on_processes(workers, paths, options, done)
     return [made[index] for index in range(len(paths))]
-
-
-def _are_digests(paths: Sequence[str]) -> bool:
-    """Whether all are digests. They are read in this process: one takes 2 ms, and passing it on takes as long."""
-    return all(map(is_digest, paths))
 
 
 def processes_for(paths: Sequence[str]) -> int:
@@ -171,7 +167,7 @@ def _on_processes(
     """
     rest = list(range(len(paths)))
     with _few_threads():
-        with _pool(workers) as pool:
+        with fresh_processes(workers) as pool:
             finished: set[int] = set()
 
             def note(index: int, result: DigestResult) -> None:
@@ -182,7 +178,7 @@ def _on_processes(
                 _on_executor(pool, rest, paths, options, note)
         rest = [index for index in rest if index not in finished]
         while rest:
-            with _pool(1) as pool:
+            with fresh_processes(1) as pool:
                 for index in list(rest):
                     rest.remove(index)
                     try:
@@ -193,14 +189,8 @@ def _on_processes(
                     done(index, result)
 
 
-@contextlib.contextmanager
-def one_process() -> Iterator[Executor]:
-    """A fresh local process with as many threads as there are cores."""
-    with _pool(1) as pool:
-        yield pool
-
-
-def _pool(workers: int) -> ProcessPoolExecutor:
+def fresh_processes(workers: int) -> ProcessPoolExecutor:
+    """Local processes, each with as many threads as there are cores unless the environment says otherwise."""
     return ProcessPoolExecutor(
         workers,
         mp_context=multiprocessing.get_context("spawn"),

@@ -89,8 +89,8 @@ def _values(document: FitDocument, device: FitDevice) -> list[str]:
     name, recordings = document.name, device.aligned
     if recordings.reason is not None:
         return [f"nothing can be foretold: {recordings.reason}."]
-    parts = [f"{part.category} {_signed(part.bytes)}" for part in device.growth]
-    grows = f"each unit of {name} adds {_signed(device.per_unit_bytes)} to the peak: {', '.join(parts)}."
+    parts = [f"{part.category} {bytes_text(part.bytes)}" for part in device.growth]
+    grows = f"each unit of {name} adds {bytes_text(device.per_unit_bytes)} to the peak: {', '.join(parts)}."
     lines = [grows if parts else f"the peak does not depend on {name}."]
     lines += [_bend_text(bend, name) for bend in device.bends]
     has_memory = any(found.card is None for found in device.largest)
@@ -105,7 +105,7 @@ def _bend_text(bend: Bend, name: str) -> str:
     )
     if moves and None in (bend.line_before, bend.line_after):
         moves = f": the peak moves {'from' if bend.line_before else 'to'} {bend.line_before or bend.line_after}"
-    after, before = _signed(bend.per_unit_bytes_after), _signed(bend.per_unit_bytes_before)
+    after, before = bytes_text(bend.per_unit_bytes_after), bytes_text(bend.per_unit_bytes_before)
     return f"From {name} {bend.value:g} on each adds {after} instead of {before}{moves}."
 
 
@@ -137,10 +137,6 @@ def _cheapest(answer: FitCheapest) -> list[str]:
 
 def _names(remedies: list[FitRemedy]) -> str:
     return " + ".join(remedy.do for remedy in remedies)
-
-
-def _signed(count: int) -> str:
-    return bytes_text(count) if count >= 0 else f"-{bytes_text(-count)}"
 
 
 def _header(name: str, has_memory: bool) -> tuple[str, ...]:

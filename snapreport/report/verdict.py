@@ -12,7 +12,7 @@ from snapreport.findings.model import SEVERITIES, Finding
 from snapreport.findings.run import KINDS
 from snapreport.report.finding_cards import page_query
 from snapreport.report.sentence_html import Links
-from snapreport.sentence import bytes_part, joined, parts_of, place_part, sentence
+from snapreport.sentence import bytes_part, joined, place_part, sentence
 
 MOST = 12
 _WORD = {"error": "Error", "warning": "Warning", "info": "Note"}
@@ -94,7 +94,7 @@ def _diagnosis_chip(
         chip,
         word="Peak" if finding.kind == "peak" else chip.word,
         cause=cause,
-        place="" if chip.place and parts_text(chip.place) in parts_text(cause) else chip.place,
+        place="" if chip.place and chip.place in cause else chip.place,
         remedy=joined(text for text in advised if text) or chip.remedy,
         certainty="",  # the diagnosis says it
         told=texts,
@@ -192,11 +192,6 @@ def _place(finding: Finding) -> str:
     own = [str(row["line"]) for row in evidence.get("stacks", []) if row["stack"]]
     line = str(evidence.get("line") or "")
     return line if ":" in line else (own[0] if own else "")
-
-
-def parts_text(text: str) -> str:
-    """A sentence without its parts."""
-    return "".join(part.text for part in parts_of(text))
 
 
 def _link(finding: Finding, device: int, stack_base: int) -> tuple[str, str]:

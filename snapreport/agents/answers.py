@@ -13,6 +13,7 @@ from snapreport.errors import SnapshotError
 from snapreport.number_format import bytes_text, count_text, device_name, plural
 from snapreport.sizes import parse_size
 from snapreport.snapshot import Snapshot, load
+from snapreport.timeline.lifetimes import is_live_at
 
 MOST = 8_000
 """Characters of an answer, some 2,500 tokens."""
@@ -102,9 +103,9 @@ def stack(path: str, stack: int) -> str:
         rows = snapshot.allocations(device)
         mine = rows.filter(rows["stack"] == stack)
         if len(mine):
-            peak = snapshot.timeline(device).peak_event
-            live = mine.filter((mine["alloc_event"] <= peak) & ((mine["free_event"] < 0) | (mine["free_event"] > peak)))
-            name = device_name(snapshot.timeline(device).kind, device)
+            timeline = snapshot.timeline(device)
+            live = mine.filter(is_live_at(timeline.peak_event))
+            name = device_name(timeline.kind, device)
             lines.append(
                 f"{name}: {plural(len(mine), 'allocation')}, {bytes_text(int(mine['size'].sum()))} in all; "
                 f"{bytes_text(int(live['size'].sum()))} in {count_text(len(live))} at the peak"

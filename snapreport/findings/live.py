@@ -14,6 +14,7 @@ from snapreport.number_format import upper_first
 from snapreport.reading.recording import Recording
 from snapreport.sentence import Sentence, place_part, stack_part
 from snapreport.snapshot import Snapshot
+from snapreport.timeline.lifetimes import is_live_at
 from snapreport.timeline.modules import module_paths
 from snapreport.timeline.operators import stack_labels
 from snapreport.timeline.own_code import frame_line, own_frames, own_functions, own_places
@@ -114,12 +115,6 @@ def names_of(snapshot: Snapshot) -> Names:
 def live_at(allocations: pl.DataFrame, position: int) -> pl.DataFrame:
     """The rows of the allocations live at ``position``, in birth order."""
     return allocations.filter(is_live_at(position))
-
-
-def is_live_at(position: int) -> pl.Expr:
-    """Boolean: whether an allocation is live at ``position``."""
-    free = pl.col("free_event")
-    return (pl.col("alloc_event") <= position) & ((free < 0) | (free > position))
 
 
 def by(live: pl.DataFrame, key: str) -> pl.DataFrame:

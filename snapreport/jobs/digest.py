@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from snapreport.findings.attention_scores import largest_scores
-from snapreport.findings.live import by_category, is_live_at, live_at, names_of
+from snapreport.findings.live import by_category, live_at, names_of
 from snapreport.findings.live_at_end import leaks_of
 from snapreport.findings.run import findings
 from snapreport.jobs.curves import POINTS, event_curve, step_curve, time_curve
@@ -31,6 +31,7 @@ from snapreport.reading.paths import shown_path
 from snapreport.sentence import Part, Sentence, parts_of
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
+from snapreport.timeline.lifetimes import is_live_at
 from snapreport.timeline.own_code import frame_line, own_code, stack_names
 from snapreport.timeline.recording_gaps import counted_peaks
 from snapreport.version import __version__

@@ -11,7 +11,7 @@ from snapreport.report.device_use_lines import device_use_lines
 from snapreport.report.span_columns import broken_sentence
 from snapreport.sentence import bytes_part, code_part, joined, listed, sentence
 from snapreport.timeline.build import DeviceTimeline
-from snapreport.timeline.lifetimes import action_codes
+from snapreport.timeline.lifetimes import action_codes, is_live_at
 from snapreport.timeline.recording_gaps import START_EARLY, has_history, lost_events, recording_start
 from snapreport.timeline.serving_memory import serving_memory
 from snapreport.timeline.stats import private_pools
@@ -172,11 +172,8 @@ def _without_stack_trace(timeline: DeviceTimeline) -> list[str]:
         return []
     if not len(timeline.recording.stack_frames):
         return ['No stack traces were recorded. Record with context="all" and stacks="python".']
-    event = timeline.peak_event
-    rows = timeline.allocations
-    free = rows["free_event"]
-    live = (rows["stack"] == 0) & (rows["alloc_event"] <= event) & ((free < 0) | (free > event))
-    older = int(rows.filter(live & (rows["alloc_event"] < 0))["size"].sum())
+    is_older = (pl.col("stack") == 0) & (pl.col("alloc_event") < 0) & is_live_at(timeline.peak_event)
+    older = int(timeline.allocations.filter(is_older)["size"].sum())
     lines: list[str] = []
     if older >= MIN_SHARE * peak:
         share = share_text(older, peak)
@@ -195,10 +192,8 @@ def _without_stack_trace(timeline: DeviceTimeline) -> list[str]:
 
 def _without_rule(timeline: DeviceTimeline) -> list[str]:
     """The bytes at the peak that have a stack trace but no category."""
-    rows, event = timeline.allocations, timeline.peak_event
-    free = rows["free_event"]
-    live = (rows["stack"] > 0) & (rows["alloc_event"] <= event) & ((free < 0) | (free > event))
-    unknown = int(rows.filter(live & (rows["category"] == "unknown"))["size"].sum())
+    is_unknown = (pl.col("stack") > 0) & (pl.col("category") == "unknown") & is_live_at(timeline.peak_event)
+    unknown = int(timeline.allocations.filter(is_unknown)["size"].sum())
     if unknown < MIN_SHARE * max(timeline.peak_bytes, 1):
         return []
     share = share_text(unknown, timeline.peak_bytes)

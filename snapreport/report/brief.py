@@ -27,7 +27,7 @@ from snapreport.report.summary import summarise
 from snapreport.snapshot import Snapshot
 from snapreport.terminal import wrapped
 from snapreport.timeline.build import DeviceTimeline
-from snapreport.timeline.fragmentation import live_ids
+from snapreport.timeline.lifetimes import is_live_at
 from snapreport.timeline.own_code import frame_line, own_code, stack_names
 from snapreport.timeline.step_memory import step_memory
 
@@ -106,12 +106,9 @@ def _device(snapshot: Snapshot, timeline: DeviceTimeline, every: Sequence[Findin
 
 def _categories(timeline: DeviceTimeline) -> dict[str, int]:
     """Bytes at the peak, most first."""
-    live = timeline.allocations.select(pl.col("category").cast(pl.String), "size")[
-        live_ids(timeline, timeline.peak_event)
-    ]
-    return dict(
-        live.group_by("category").agg(pl.col("size").sum()).sort("size", "category", descending=True).iter_rows()
-    )
+    live = timeline.allocations.filter(is_live_at(timeline.peak_event))
+    sums = live.group_by(pl.col("category").cast(pl.String)).agg(pl.col("size").sum())
+    return dict(sums.sort("size", "category", descending=True).iter_rows())
 
 
 def _finding(finding: Finding) -> BriefFinding:

@@ -20,6 +20,7 @@ from snapreport.report.span_columns import span_entries
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.device_use import device_use
+from snapreport.timeline.lifetimes import is_live_at
 from snapreport.timeline.recording_gaps import lost_peaks
 from snapreport.vocabulary import CATEGORIES, CATEGORY_SOURCES
 
@@ -138,9 +139,8 @@ def device_tables(
 
 def _named_bytes(timeline: DeviceTimeline) -> int:
     """Bytes at the peak whose category is known."""
-    allocations, free, peak = timeline.allocations, pl.col("free_event"), timeline.peak_event
-    live = (pl.col("alloc_event") <= peak) & ((free < 0) | (free > peak))
-    return int(allocations.filter(live & (pl.col("category").cast(pl.String) != "unknown"))["size"].sum())
+    is_named = pl.col("category").cast(pl.String) != "unknown"
+    return int(timeline.allocations.filter(is_live_at(timeline.peak_event) & is_named)["size"].sum())
 
 
 def _completions_differ(events: pl.DataFrame) -> bool:

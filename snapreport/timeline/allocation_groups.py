@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 
 from snapreport.timeline.build import DeviceTimeline
+from snapreport.timeline.lifetimes import is_live_at
 from snapreport.timeline.operators import called_operators, stack_labels
 from snapreport.timeline.own_code import own_frames, own_functions
 
@@ -24,8 +25,7 @@ def group_sums(timeline: DeviceTimeline, by: str, mask: np.ndarray | None = None
 
 def sums_by(timeline: DeviceTimeline, rows: pl.DataFrame, key: str) -> pl.DataFrame:
     """The same of allocations grouped by one of their columns."""
-    free, peak = pl.col("free_event"), timeline.peak_event
-    at_peak = (pl.col("alloc_event") <= peak) & ((free < 0) | (free > peak))
+    at_peak = is_live_at(timeline.peak_event)
     sums = rows.group_by(key).agg(
         bytes_at_peak=pl.col("size").filter(at_peak).sum(),
         count_at_peak=at_peak.sum().cast(pl.Int64),

@@ -44,6 +44,12 @@ class Pairing(Struct):
     used: np.ndarray
 
 
+def is_live_at(position: int) -> pl.Expr:
+    """Boolean: whether an allocation is live at ``position``."""
+    free = pl.col("free_event")
+    return (pl.col("alloc_event") <= position) & ((free < 0) | (free > position))
+
+
 def pair(record: DeviceRecord) -> Pairing:
     """The lifetimes of one device's trace and final blocks."""
     events, blocks = record.events, record.blocks

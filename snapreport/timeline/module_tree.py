@@ -10,6 +10,7 @@ from msgspec import UNSET, UnsetType, convert, to_builtins
 
 from snapreport.contracts.stats import ModuleMemory
 from snapreport.timeline.interface import Timeline
+from snapreport.timeline.lifetimes import is_live_at
 
 # The categories that a module has columns for; the bytes of others are ``other_bytes``.
 COLUMNS = ("parameter", "gradient", "optimizer state", "activation", "temporary")
@@ -19,10 +20,9 @@ def module_tree(timeline: Timeline) -> list[ModuleMemory]:
     """A row for each module that allocated, or below which one did, parents first and in the program's order; where
     the recorder noted none, for each line of a ``forward`` (:func:`layer_paths`) in order of their first allocations.
     """
-    allocations, peak, free = timeline.allocations, timeline.peak_event, pl.col("free_event")
     own = (
-        allocations.filter(pl.col("module").is_not_null())
-        .with_columns(live=(pl.col("alloc_event") <= peak) & ((free < 0) | (free > peak)))
+        timeline.allocations.filter(pl.col("module").is_not_null())
+        .with_columns(live=is_live_at(timeline.peak_event))
         .group_by("module", pl.col("category").cast(pl.String), maintain_order=True)
         .agg(bytes=pl.col("size").filter("live").sum(), count=pl.len())
     )

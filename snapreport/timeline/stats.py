@@ -14,6 +14,7 @@ from snapreport.contracts.stats import DeviceStats, FileStats, PrivatePool, Stac
 from snapreport.contracts.values import Frame
 from snapreport.reading.recording import Recording
 from snapreport.timeline.interface import Timeline
+from snapreport.timeline.lifetimes import is_live_at
 from snapreport.timeline.module_tree import module_tree, modules_source
 from snapreport.timeline.operators import stack_labels
 from snapreport.timeline.recording_gaps import lost_peaks
@@ -28,9 +29,8 @@ def file_stats(recording: Recording, devices: list[DeviceStats]) -> FileStats:
 
 def stacks_at(allocations: pl.DataFrame, position: int) -> pl.DataFrame:
     """``stack``, ``bytes``, ``count`` of live memory at ``position``, most bytes first, then lowest stack."""
-    free = pl.col("free_event")
     return (
-        allocations.filter((pl.col("alloc_event") <= position) & ((free < 0) | (free > position)))
+        allocations.filter(is_live_at(position))
         .group_by("stack")
         .agg(bytes=pl.col("size").sum(), count=pl.len().cast(pl.Int64))
         .sort(["bytes", "stack"], descending=[True, False])

@@ -17,7 +17,6 @@ from click.shell_completion import CompletionItem
 from snapreport import progress
 from snapreport.commands.inputs import BROKEN_PIPE, check_inputs, load_all, pipe_safe, quiet_stdout, report_unlinked
 from snapreport.commands.options import (
-    category_options,
     device_option,
     expanded_paths,
     force_option,
@@ -26,8 +25,7 @@ from snapreport.commands.options import (
     page_options,
     part_options,
     profile_option,
-    redact_options,
-    redaction_of,
+    reading_options,
 )
 from snapreport.commands.project_settings import project_options
 from snapreport.errors import SnapshotError, one_line
@@ -195,8 +193,7 @@ def main() -> None:
 @profile_option
 @page_options
 @link_options
-@category_options
-@redact_options
+@reading_options(has_links=True)
 @click.option("--dry-run", is_flag=True, help="Write no report; list the strings of the snapshots that it would hold.")
 @force_option
 @max_memory_option
@@ -216,17 +213,13 @@ def report(
     source: tuple[str, ...],
     link: str,
     strip_prefix: tuple[str, ...],
-    rules: str | None,
-    no_inference: bool,
-    redact: bool,
-    redact_pattern: tuple[str, ...],
+    reading: dict[str, Any],
     dry_run: bool,
     force: bool,
     separate: bool,
 ) -> None:
     """Write a report over one or several snapshots; over those of several ranks, the report of their job."""
-    redaction = redaction_of(redact, redact_pattern, strip_prefix)
-    if redaction and source:
+    if reading["redaction"] and source:
         raise click.UsageError("--source quotes text as it is; it does not go with --redact")
     may_be_job = len(snaps) > 1 and "-" not in snaps and not (separate or devices or part)
     if may_be_job and _are_ranks(snaps):
@@ -237,8 +230,7 @@ def report(
         if not dry_run:
             check_output(output, snaps, force=force)
         page = JobPage(title=title, max_size=max_size, source=source, link=link, strip_prefix=strip_prefix)
-        inference = not no_inference
-        run_job(snaps, output, page, dry_run=dry_run, rules=rules, inference=inference, redaction=redaction)
+        run_job(snaps, output, page, dry_run=dry_run, **reading)
         return
     output = output or _default_output(snaps[0])
     check_inputs(snaps)
@@ -247,13 +239,9 @@ def report(
     from snapreport.report.build import write_fitting
     from snapreport.report.source_links import SourceLinks
 
-    # A bad template is reported before the files are read. Redaction has made the names relative already.
-    links = SourceLinks(link, () if redaction else strip_prefix)
+    links = SourceLinks(link, strip_prefix)  # a bad template is reported before the files are read
     with progress.shown():
-        inference = not no_inference
-        snapshots = load_all(
-            snaps, rules, inference=inference, redaction=redaction, devices=devices, part=part, profile=profile
-        )
+        snapshots = load_all(snaps, **reading, devices=devices, part=part, profile=profile)
         if may_be_job and _recorded_ranks(snapshots):
             from snapreport.commands.job import JobPage, write_loaded_job
 

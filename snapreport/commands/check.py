@@ -8,19 +8,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from snapreport.commands.check_outputs import Outputs
-from snapreport.commands.check_types import GrowthType, KindsType, NamedValuesType, PercentType
+from snapreport.commands.check_types import growth, kinds, named_numbers, percentage
 from snapreport.commands.inputs import check_inputs, is_job_path, load_all
 from snapreport.commands.options import (
-    LimitType,
-    ValuesType,
-    category_options,
     colour_option,
     expanded_paths,
     force_option,
     link_options,
     max_memory_option,
-    redact_options,
-    redaction_of,
+    memory_limit,
+    number_list,
+    reading_options,
 )
 from snapreport.findings.gate_rules import FAILING_KINDS, Growth, Rules
 from snapreport.terminal import echo, lines
@@ -42,31 +40,31 @@ JOB_AS_BASELINE = "--baseline is a job; give a folder, a list of paths or digest
 @click.command()
 @click.argument("snaps", metavar="SNAP...", nargs=-1, required=True, type=click.Path(), callback=expanded_paths)
 @click.option(
-    "--max-peak", metavar="SIZE", type=LimitType(), help="The most that may be allocated at any moment, e.g. 30GiB."
+    "--max-peak", metavar="SIZE", type=memory_limit, help="The most that may be allocated at any moment, e.g. 30GiB."
 )
-@click.option("--max-reserved", metavar="SIZE", type=LimitType(), help="The most that may be reserved at any moment.")
+@click.option("--max-reserved", metavar="SIZE", type=memory_limit, help="The most that may be reserved at any moment.")
 @click.option(
     "--max-device-used",
     metavar="SIZE",
-    type=LimitType(),
+    type=memory_limit,
     help="The most that all processes together may use of a device, by the recorder's samples.",
 )
 @click.option(
     "--fits",
     metavar="SIZE",
-    type=LimitType(),
+    type=memory_limit,
     help="Memory for the allocator on which the run must not run out of memory, replayed, e.g. 23GiB.",
 )
 @click.option(
     "--at",
     metavar="NAME=VALUES",
-    type=NamedValuesType(),
+    type=named_numbers,
     help="With --fits and --to: the value at which all recordings were made, or another for each, e.g. batch=8.",
 )
 @click.option(
     "--to",
     metavar="VALUES",
-    type=ValuesType(),
+    type=number_list,
     help="With --at: values that have to run, foretold from the recordings, e.g. 16,32.",
 )
 @click.option(
@@ -75,26 +73,26 @@ JOB_AS_BASELINE = "--baseline is a job; give a folder, a list of paths or digest
 @click.option(
     "--max-growth",
     metavar="SIZE|%",
-    type=GrowthType(),
+    type=growth,
     help="How much more than the baseline's a peak may be, e.g. 5%.",
 )
 @click.option(
     "--max-reserved-growth",
     metavar="SIZE|%",
-    type=GrowthType(),
+    type=growth,
     help="The same for the most that is reserved.",
 )
 @click.option(
     "--max-imbalance",
     metavar="%",
-    type=PercentType(),
+    type=percentage,
     help="Of the ranks of a job: how far the highest peak may be above the median, e.g. 10%. Other limits then hold "
     "for the worst rank.",
 )
 @click.option(
     "--fail-on",
     metavar="KINDS",
-    type=KindsType(),
+    type=kinds,
     help=f"Findings that fail the check: {', '.join(FAILING_KINDS)}; with commas.",
 )
 @click.option(
@@ -129,8 +127,7 @@ JOB_AS_BASELINE = "--baseline is a job; give a folder, a list of paths or digest
     help="Write these errors and advice as a code quality report, which GitLab shows in merge requests.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON (schema snapreport-check/1).")
-@category_options
-@redact_options
+@reading_options(has_links=True)
 @force_option
 @max_memory_option
 def check(
@@ -157,10 +154,7 @@ def check(
     annotations: bool,
     code_quality: str | None,
     as_json: bool,
-    rules: str | None,
-    no_inference: bool,
-    redact: bool,
-    redact_pattern: tuple[str, ...],
+    reading: dict[str, Any],
     force: bool,
 ) -> int:
     """Check snapshots against rules: exit code 0 when all hold, 1 when one is broken, 2 when a recording cannot show
@@ -201,15 +195,13 @@ def check(
     from snapreport.report.gate_output import overall
     from snapreport.report.source_links import SourceLinks
 
-    redaction = redaction_of(redact, redact_pattern, strip_prefix)
-    links = SourceLinks(link, () if redaction else strip_prefix)
-    options: dict[str, Any] = {"rules": rules, "inference": not no_inference, "redaction": redaction}
+    links = SourceLinks(link, strip_prefix)
     snapshots: list[Snapshot] = []
     if is_job:
-        checks = _check_job(snaps, limits, max_imbalance, baseline, run, baseline_run, options)
+        checks = _check_job(snaps, limits, max_imbalance, baseline, run, baseline_run, reading)
     else:
-        compared = load_all([baseline], **options)[0] if baseline else None
-        snapshots = load_all(snaps, **options)
+        compared = load_all([baseline], **reading)[0] if baseline else None
+        snapshots = load_all(snaps, **reading)
         checks = _check_snapshots(snapshots, limits, compared, history)
         if at and to and fits is not None:
             from snapreport.forecast.gate import check_values
@@ -232,16 +224,15 @@ def _check_job(
     baseline: str | None,
     run: str | None,
     baseline_run: str | None,
-    options: dict[str, Any],
+    reading: dict[str, Any],
 ) -> list[Check]:
     from snapreport import job
     from snapreport.jobs.gate import check_job
     from snapreport.jobs.redacted import redacted_job
 
-    before = job(baseline, run=baseline_run, **options) if baseline else None
-    reduced = job(snaps, run=run, **options)
-    redaction = options["redaction"]
-    if redaction:
+    before = job(baseline, run=baseline_run, **reading) if baseline else None
+    reduced = job(snaps, run=run, **reading)
+    if redaction := reading["redaction"]:
         reduced = redacted_job(reduced, redaction).job
         before = before and redacted_job(before, redaction).job
     return check_job(reduced, limits, max_imbalance, before)

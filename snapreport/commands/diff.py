@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 from msgspec import UNSET
@@ -17,7 +17,6 @@ from snapreport.commands.options import (
     link_options,
     max_memory_option,
     redact_options,
-    redaction_of,
 )
 from snapreport.contracts import json_text
 from snapreport.output_file import check_output
@@ -27,17 +26,11 @@ if TYPE_CHECKING:
     from snapreport.reading.redaction import Redaction
 
 
-class DevicesType(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only
+def device_numbers(value: str) -> tuple[int, ...]:
     """Device numbers, one for each snapshot or one for all: ``0:3``, ``2``; -1 is pinned host memory."""
-
-    name = "devices"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
-        if isinstance(value, tuple):
-            return value
-        if not re.fullmatch(r"-?[0-9]{1,9}(:-?[0-9]{1,9})*", value):
-            self.fail(f"{value!r} names no devices; try 0:3 for device 0 before and 3 after", param, ctx)
-        return tuple(int(part) for part in value.split(":"))
+    if not re.fullmatch(r"-?[0-9]{1,9}(:-?[0-9]{1,9})*", value):
+        raise click.BadParameter(f"{value!r} names no devices; try 0:3 for device 0 before and 3 after")
+    return tuple(int(part) for part in value.split(":"))
 
 
 @click.command()
@@ -50,7 +43,7 @@ class DevicesType(click.ParamType):  # type: ignore[type-arg]  # generic in newe
     "--device",
     "devices",
     metavar="N[:N...]",
-    type=DevicesType(),
+    type=device_numbers,
     help="Compare these devices, e.g. 0:3 for device 0 before and device 3 after.",
 )
 @click.option(
@@ -62,7 +55,7 @@ class DevicesType(click.ParamType):  # type: ignore[type-arg]  # generic in newe
     "AFTER's.",
 )
 @link_options
-@redact_options
+@redact_options(has_links=True)
 @force_option
 @max_memory_option
 def diff(
@@ -75,8 +68,7 @@ def diff(
     runs: tuple[str, ...],
     link: str,
     strip_prefix: tuple[str, ...],
-    redact: bool,
-    redact_pattern: tuple[str, ...],
+    redaction: Redaction | None,
     force: bool,
 ) -> None:
     """Compare two snapshots: what appeared, vanished, grew and shrank, at their peaks, at their ends and step by step.
@@ -95,18 +87,16 @@ def diff(
     if any(is_job_path(snap) for snap in snaps):
         if devices is not None or link or tree:
             raise click.UsageError("--device, --link and --tree are for snapshots; jobs are compared by rank")
-        _diff_jobs(snaps, output, title, as_json, force, redaction_of(redact, redact_pattern, strip_prefix), runs)
+        _diff_jobs(snaps, output, title, as_json, force, redaction, runs)
         return
     if runs:
         raise click.UsageError("--run is for jobs: folders, lists of paths, or digests")
     if output:
         check_inputs(snaps)
         check_output(output, snaps, force=force)
-    redaction = redaction_of(redact, redact_pattern, strip_prefix)
     from snapreport.report.source_links import SourceLinks
 
-    # A bad template is reported before the files are read. Redaction has made the names relative already.
-    links = SourceLinks(link, () if redaction else strip_prefix)
+    links = SourceLinks(link, strip_prefix)  # a bad template is reported before the files are read
     with progress.shown():
         loaded = load_all(snaps, redaction=redaction)
         from snapreport.findings.comparable import in_order, paired_devices

@@ -4,26 +4,20 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
 from snapreport import progress
 from snapreport.commands.inputs import check_inputs, load_all, pipe_safe
 from snapreport.commands.options import (
-    category_options,
     force_option,
     max_memory_option,
-    redact_options,
-    redact_prefix_option,
-    redaction_only,
+    reading_options,
 )
 from snapreport.errors import SnapshotError
 from snapreport.output_file import check_output
 from snapreport.terminal import echo, lines
-
-if TYPE_CHECKING:
-    from snapreport.reading.redaction import Redaction
 
 
 @click.command()
@@ -41,9 +35,7 @@ if TYPE_CHECKING:
     type=click.IntRange(1),
     help="Processes that read several snapshots. Default: as many as cores and memory allow.",
 )
-@category_options
-@redact_options
-@redact_prefix_option
+@reading_options(has_links=False)
 @click.option("--dry-run", is_flag=True, help="Write no digest; list the strings of the snapshot that it would hold.")
 @force_option
 @max_memory_option
@@ -51,11 +43,7 @@ def digest(
     snaps: tuple[str, ...],
     output: str | None,
     jobs: int | None,
-    rules: str | None,
-    no_inference: bool,
-    redact: bool,
-    redact_pattern: tuple[str, ...],
-    strip_prefix: tuple[str, ...],
+    reading: dict[str, Any],
     dry_run: bool,
     force: bool,
 ) -> None:
@@ -64,13 +52,12 @@ def digest(
     Run it where the snapshots are, for example as a Slurm array; `snapreport job *.digest` makes the report. Of several
     snapshots, and of folders, each digest is named after its snapshot, in the folder given by -o.
     """
-    redaction = redaction_only(redact, redact_pattern, strip_prefix)
     if not output and not dry_run:
         raise click.UsageError("Missing option '-o' / '--output'.")
     if len(snaps) > 1 or snaps[0].startswith("@") or Path(snaps[0]).is_dir():
         if dry_run or not output or output == "-":
             raise click.UsageError("several digests need a folder: -o DIR")
-        _write_several(snaps, output, jobs, rules, redaction, inference=not no_inference, force=force)
+        _write_several(snaps, output, jobs, reading, force)
         return
     snap = snaps[0]
     check_inputs([snap])
@@ -80,7 +67,7 @@ def digest(
         from snapreport.jobs.digest import digest_bytes
         from snapreport.report.build import write_document
 
-        snapshots = load_all([snap], rules, inference=not no_inference, redaction=redaction)
+        snapshots = load_all([snap], **reading)
         data = digest_bytes(snapshots[0])
         if dry_run or not output:
             from snapreport.jobs.digest import read_digest
@@ -100,10 +87,7 @@ def _write_several(
     snaps: tuple[str, ...],
     folder: str,
     jobs: int | None,
-    rules: str | None,
-    redaction: Redaction | None,
-    *,
-    inference: bool,
+    reading: dict[str, Any],
     force: bool,
 ) -> None:
     """Raises :class:`SnapshotError` at the end if one of them could not be read; the others are written."""
@@ -120,9 +104,7 @@ def _write_several(
     for name in names:
         check_output(str(Path(folder) / name), files, "the digest", force=force)
     with progress.shown():
-        made = make_all(
-            files, jobs=jobs, options={"rules": rules, "inference": inference, "redaction": redaction}, label=str
-        )
+        made = make_all(files, jobs=jobs, options=reading)
         for name, one in zip(names, made, strict=True):
             if one.data is not None:
                 write_file(Path(folder) / name, one.data, "the digest")

@@ -14,14 +14,11 @@ import click
 from snapreport import plugins, progress
 from snapreport.commands.inputs import load_all, pipe_safe
 from snapreport.commands.options import (
-    category_options,
     device_option,
     expanded_paths,
     force_option,
     max_memory_option,
-    redact_options,
-    redact_prefix_option,
-    redaction_only,
+    reading_options,
 )
 from snapreport.errors import SnapshotError
 from snapreport.output_file import cannot_write, check_output, output_file
@@ -75,9 +72,7 @@ _OF_OTHERS = tuple(name for name in plugins.names(plugins.EXPORTERS) if name not
     "cudaMalloc for them.",
 )
 @device_option
-@category_options
-@redact_options
-@redact_prefix_option
+@reading_options(has_links=False)
 @force_option
 @max_memory_option
 def export(
@@ -87,11 +82,7 @@ def export(
     at: str,
     of: str,
     devices: tuple[int, ...],
-    rules: str | None,
-    no_inference: bool,
-    redact: bool,
-    redact_pattern: tuple[str, ...],
-    strip_prefix: tuple[str, ...],
+    reading: dict[str, Any],
     force: bool,
 ) -> None:
     """Write snapshots in the format of another tool.
@@ -105,12 +96,11 @@ def export(
             raise click.UsageError(f"--{name} goes with --to {', '.join(_PROFILES)}")
     if output == "-" and kind in (*_FOLDERS, *_DATABASES):
         raise click.UsageError(f"--to {kind} cannot be written to standard output")
-    redaction = redaction_only(redact, redact_pattern, strip_prefix)
     _require_library(kind)
     if kind not in _FOLDERS:
         check_output(output, snaps, "the export", force=force)
     with progress.shown():
-        snapshots = load_all(snaps, rules, inference=not no_inference, redaction=redaction, devices=devices)
+        snapshots = load_all(snaps, **reading, devices=devices)
         if kind in _FOLDERS:
             _write_folders(snapshots, kind, Path(output), force)
         elif kind in _DATABASES:

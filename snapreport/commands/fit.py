@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from snapreport import progress
 from snapreport.commands.inputs import check_inputs, is_job_path, load_all, pipe_safe
 from snapreport.commands.options import (
-    SizeType,
-    ValuesType,
+    byte_size,
     force_option,
+    number_list,
     read_only_options,
-    redaction_only,
     settings_option,
 )
 from snapreport.output_file import check_output
 from snapreport.terminal import echo
+
+if TYPE_CHECKING:
+    from snapreport.reading.redaction import Redaction
 
 SLIDER_STEPS = 16
 
@@ -27,10 +31,10 @@ def slider_values(at: tuple[float, ...]) -> tuple[float, ...]:
 
 
 @click.command()
-@click.option("--at", metavar="VALUES", type=ValuesType(), default=(), help="The value of each recording, e.g. 4,8.")
-@click.option("--to", metavar="VALUES", type=ValuesType(), default=(), help="Values to foretell, e.g. 16,32.")
+@click.option("--at", metavar="VALUES", type=number_list, default=(), help="The value of each recording, e.g. 4,8.")
+@click.option("--to", metavar="VALUES", type=number_list, default=(), help="Values to foretell, e.g. 16,32.")
 @click.option("--name", default="batch", help="What the number is, for the text.  [default: batch]")
-@click.option("--memory", metavar="SIZE", type=SizeType(), help="Memory for the allocator, e.g. 24GiB; default: cards.")
+@click.option("--memory", metavar="SIZE", type=byte_size, help="Memory for the allocator, e.g. 24GiB; default: cards.")
 @settings_option
 @click.option("-o", "--output", metavar="FILE", type=click.Path(), help="Write the answer as a page with a chart.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON (schema snapreport-fit/1).")
@@ -45,9 +49,7 @@ def fit(
     settings: tuple[str, ...],
     output: str | None,
     as_json: bool,
-    redact: bool,
-    redact_pattern: tuple[str, ...],
-    strip_prefix: tuple[str, ...],
+    redaction: Redaction | None,
     force: bool,
 ) -> None:
     """Foretell the memory of a program at another batch size, length or width.
@@ -64,7 +66,6 @@ def fit(
         check_inputs([snap for snap in snaps if not is_job_path(snap)])
         check_output(output, snaps, force=force)
         to = to or slider_values(at)
-    redaction = redaction_only(redact, redact_pattern, strip_prefix)
     with progress.shown():
         from snapreport.allocator.settings import AllocatorSettings, parse_settings
 

@@ -16,8 +16,6 @@ from snapreport.commands.options import (
     force_option,
     max_memory_option,
     redact_options,
-    redact_prefix_option,
-    redaction_only,
 )
 from snapreport.output_file import check_output
 from snapreport.terminal import echo, lines
@@ -26,24 +24,20 @@ if TYPE_CHECKING:
     from snapreport.reading.redaction import Redaction
 
 
-class TimeType(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only
+def moment_us(value: object) -> int:
     """A moment as ISO 8601 or as seconds since the epoch; µs since the epoch. Without a zone it is UTC."""
-
-    name = "time"
-
-    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        text = str(value)
-        try:
-            if text.replace(".", "", 1).isdecimal():
-                return int(float(text) * 1e6)
-            moment = datetime.datetime.fromisoformat(text)
-        except ValueError:
-            self.fail(f"{text!r} is no time; try 2026-03-31T12:00:00Z", param, ctx)
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=datetime.UTC)
-        return int(moment.timestamp() * 1e6)
+    if isinstance(value, int):
+        return value
+    text = str(value)
+    try:
+        if text.replace(".", "", 1).isdecimal():
+            return int(float(text) * 1e6)
+        moment = datetime.datetime.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter(f"{text!r} is no time; try 2026-03-31T12:00:00Z") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=datetime.UTC)
+    return int(moment.timestamp() * 1e6)
 
 
 class _Group(click.Group):
@@ -73,9 +67,8 @@ def history() -> None:
 @click.argument("snaps", metavar="SNAP", type=click.Path(), nargs=-1, required=True, callback=expanded_paths)
 @click.option("--commit", metavar="SHA", help="Default: the one that was recorded, else the working directory's.")
 @click.option("--label", metavar="TEXT", default="", help="Shown beside the commit, such as a pull request's number.")
-@click.option("--time", "time_us", metavar="TIME", type=TimeType(), help="Of the commit; orders the history.")
-@redact_options
-@redact_prefix_option
+@click.option("--time", "time_us", metavar="TIME", type=moment_us, help="Of the commit; orders the history.")
+@redact_options(has_links=False)
 @max_memory_option
 def add(
     folder: str,
@@ -83,12 +76,9 @@ def add(
     commit: str | None,
     label: str,
     time_us: int | None,
-    redact: bool,
-    redact_pattern: tuple[str, ...],
-    strip_prefix: tuple[str, ...],
+    redaction: Redaction | None,
 ) -> None:
     """Keep the digest of a snapshot, or a digest, for a commit; one that is there is replaced."""
-    redaction = redaction_only(redact, redact_pattern, strip_prefix)
     if len(snaps) > 1:
         raise click.UsageError(f"{len(snaps)} snapshots, of which a commit has one")
     (snap,) = snaps

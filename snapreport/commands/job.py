@@ -15,13 +15,11 @@ from msgspec.structs import replace
 from snapreport import progress
 from snapreport.commands.inputs import pipe_safe
 from snapreport.commands.options import (
-    category_options,
     force_option,
     link_options,
     max_memory_option,
     page_options,
-    redact_options,
-    redaction_of,
+    reading_options,
 )
 from snapreport.errors import SnapshotError
 from snapreport.output_file import check_output
@@ -38,19 +36,13 @@ if TYPE_CHECKING:
 FAILED_ROWS = 5  # files that could not be read, named on standard error
 
 
-class DetailType(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only
+def rank_words(value: str) -> tuple[str, ...]:
     """Ranks to show in full, with commas: ``worst``, ``median``, ``none``, and numbers."""
-
-    name = "ranks"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, ...]:
-        if isinstance(value, tuple):
-            return value
-        words = tuple(dict.fromkeys(word.strip().lower() for word in value.split(",") if word.strip()))
-        for word in words:
-            if word not in ("worst", "median", "none") and not (word.isascii() and word.isdigit()):
-                self.fail(f"{word!r} is no rank; give worst, median, none, or numbers, with commas", param, ctx)
-        return words or ("none",)
+    words = tuple(dict.fromkeys(word.strip().lower() for word in value.split(",") if word.strip()))
+    for word in words:
+        if word not in ("worst", "median", "none") and not (word.isascii() and word.isdigit()):
+            raise click.BadParameter(f"{word!r} is no rank; give worst, median, none, or numbers, with commas")
+    return words or ("none",)
 
 
 @click.command()
@@ -92,7 +84,7 @@ class DetailType(click.ParamType):  # type: ignore[type-arg]  # generic in newer
 @click.option(
     "--detail",
     metavar="RANKS",
-    type=DetailType(),
+    type=rank_words,
     default="worst,median",
     show_default=True,
     help="Ranks to show in full: worst, median, none, and numbers, with commas.",
@@ -112,8 +104,7 @@ class DetailType(click.ParamType):  # type: ignore[type-arg]  # generic in newer
 )
 @page_options
 @link_options
-@category_options
-@redact_options
+@reading_options(has_links=True)
 @click.option("--dry-run", is_flag=True, help="Write no report; list the strings of the snapshots that it would hold.")
 @force_option
 @max_memory_option
@@ -135,10 +126,7 @@ def job(
     source: tuple[str, ...],
     link: str,
     strip_prefix: tuple[str, ...],
-    rules: str | None,
-    no_inference: bool,
-    redact: bool,
-    redact_pattern: tuple[str, ...],
+    reading: dict[str, Any],
     dry_run: bool,
     force: bool,
 ) -> None:
@@ -156,8 +144,7 @@ def job(
         raise click.UsageError("--jobs is for this machine; a Dask cluster has its own workers")
     if dask_timeout is not None and not dask:
         raise click.UsageError("--dask-timeout goes with --dask")
-    redaction = redaction_of(redact, redact_pattern, strip_prefix)
-    if redaction and source:
+    if reading["redaction"] and source:
         raise click.UsageError("--source quotes text as it is; it does not go with --redact")
     output = output or (None if as_json else "job.html")
     if (max_size or source or link) and not output:
@@ -166,7 +153,7 @@ def job(
         check_output(output, [snap for snap in snaps if "://" not in snap], force=force)
     page = JobPage(title, detail, each, max_size, source, link, strip_prefix)
     if watch:
-        if as_json or dry_run or redaction or each is not None or output == "-":
+        if as_json or dry_run or reading["redaction"] or each is not None or output == "-":
             raise click.UsageError(
                 "--watch writes a report; it does not go with --json, --dry-run, --redact and --each"
             )
@@ -175,7 +162,7 @@ def job(
         assert output is not None
         is_given = click.get_current_context().get_parameter_source("detail") is not ParameterSource.DEFAULT
         watched = replace(page, detail=detail if is_given else ("none",))
-        make = {"jobs": jobs, "dask": dask, "options": {"rules": rules, "inference": not no_inference}}
+        make = {"jobs": jobs, "dask": dask, "options": reading}
         made = {**make, **({} if dask_timeout is None else {"dask_timeout": dask_timeout})}
         watch_job(snaps, output, watched, watch, made, rank_pattern=rank_pattern, world_size=world_size, run=run)
         return
@@ -191,9 +178,7 @@ def job(
         rank_pattern=rank_pattern,
         world_size=world_size,
         run=run,
-        rules=rules,
-        inference=not no_inference,
-        redaction=redaction,
+        **reading,
     )
 
 
@@ -242,8 +227,6 @@ def run_job(
     ``options``: of ``snapreport.job``.
     """
     redaction: Redaction | None = options.get("redaction")
-    if redaction:
-        page = replace(page, strip_prefix=())  # the names of files are relative already
     page.links()  # a bad template is reported before the files are read
     if page.each is not None:
         _make_folder(page.each)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -15,67 +15,48 @@ from snapreport.sizes import parse_size
 from snapreport.supervision import set_memory_limit
 
 if TYPE_CHECKING:
-    from snapreport.reading.redaction import Redaction
     from snapreport.timeline.part import Range
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _MIN_BARE_SIZE = 1 << 20
 
 
-class SizeType(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only
+def byte_size(value: str | int) -> int:
     """A number of bytes: ``800KiB``, ``10MB``, ``1.5 GiB``, ``123456``; see ``snapreport/sizes.py``."""
-
-    name = "size"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        size = int(parse_size(value) or 0)
-        if not size:
-            self.fail(f"{value!r} is not a size; try 10MB or 800KiB", param, ctx)
-        return size
+    size = value if isinstance(value, int) else int(parse_size(value) or 0)
+    if not size:
+        raise click.BadParameter(f"{value!r} is not a size; try 10MB or 800KiB")
+    return size
 
 
-class LimitType(SizeType):
+def memory_limit(value: str | int) -> int:
     """A number of bytes with its unit. A bare number counts as bytes only where it cannot mean anything else."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        size = super().convert(value, param, ctx)
-        if isinstance(value, str) and size < _MIN_BARE_SIZE and not re.search("[a-z]", value, re.IGNORECASE):
-            self.fail(f"{value!r} has no unit; try {value.strip()}GiB or {value.strip()}MiB", param, ctx)
-        return size
+    size = byte_size(value)
+    if isinstance(value, str) and size < _MIN_BARE_SIZE and not re.search("[a-z]", value, re.IGNORECASE):
+        raise click.BadParameter(f"{value!r} has no unit; try {value.strip()}GiB or {value.strip()}MiB")
+    return size
 
 
-class ValuesType(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only
-    """Numbers above 0 with commas between them: ``4,8,16``."""
-
-    name = "values"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, ...]:
-        if isinstance(value, tuple):
-            return value
-        try:
-            values = tuple(float(part) for part in value.split(","))
-        except ValueError:
-            values = ()
-        if not values or not all(0 < number < 1e12 for number in values):
-            self.fail(f"{value!r} is not a list of numbers above 0; try 4,8,16", param, ctx)
-        return values
+def number_list(value: str | tuple[float, ...]) -> tuple[float, ...]:
+    """Numbers above 0 with commas between them: ``4,8,16``. A default is a tuple already."""
+    if isinstance(value, tuple):
+        return value
+    try:
+        values = tuple(float(part) for part in value.split(","))
+    except ValueError:
+        values = ()
+    if not values or not all(0 < number < 1e12 for number in values):
+        raise click.BadParameter(f"{value!r} is not a list of numbers above 0; try 4,8,16")
+    return values
 
 
-class RangeType(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only
+def int_range(value: str) -> Range:
     """Numbers from A to the one before B: ``A:B``, with either left out."""
-
-    name = "range"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Range:
-        if isinstance(value, tuple):
-            return value
-        bounds = re.fullmatch(r"(\d{0,18}):(\d{0,18})", value)
-        first, end = (int(bound) if bound else None for bound in bounds.groups()) if bounds else (None, 0)
-        if end is not None and end <= (first or 0):
-            self.fail(f"{value!r} is not a range of numbers from 0 whose end is excluded; try 3:5", param, ctx)
-        return first, end
+    bounds = re.fullmatch(r"(\d{0,18}):(\d{0,18})", value)
+    first, end = (int(bound) if bound else None for bound in bounds.groups()) if bounds else (None, 0)
+    if end is not None and end <= (first or 0):
+        raise click.BadParameter(f"{value!r} is not a range of numbers from 0 whose end is excluded; try 3:5")
+    return first, end
 
 
 def part_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -90,9 +71,14 @@ def part_options(command: Callable[..., Any]) -> Callable[..., Any]:
         return command(*args, part=chosen, **others)
 
     for name, kind, metavar, text in (
-        ("--steps", RangeType(), "A:B", "Only the events of steps A to B-1, by their numbers in the report."),
+        ("--steps", int_range, "A:B", "Only the events of steps A to B-1, by their numbers in the report."),
         ("--last", click.IntRange(1), "N", "Only the last N events of each device."),
-        ("--events", RangeType(), "A:B", "Only events A to B-1 of each device. What was alive before counts as older."),
+        (
+            "--events",
+            int_range,
+            "A:B",
+            "Only events A to B-1 of each device. What was alive before counts as older.",
+        ),
     ):
         with_part = click.option(name, type=kind, metavar=metavar, help=text)(with_part)
     return with_part
@@ -109,12 +95,12 @@ def settings_option(command: Command) -> Command:
     )(command)
 
 
-def read_only_options(command: Command) -> Command:
+def read_only_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """The options of commands that print what they find: the argument ``snaps``, --redact and --max-memory."""
     snaps = click.argument(
         "snaps", metavar="SNAP...", nargs=-1, required=True, type=click.Path(), callback=expanded_paths
     )
-    return snaps(redact_options(redact_prefix_option(max_memory_option(command))))
+    return snaps(redact_options(has_links=False)(max_memory_option(command)))
 
 
 def _set_colour(ctx: click.Context, param: click.Parameter, value: str) -> None:
@@ -169,7 +155,7 @@ def page_options(command: Command) -> Command:
     size = click.option(
         "--max-size",
         metavar="SIZE",
-        type=SizeType(),
+        type=byte_size,
         help="Leave out parts until the report is no larger, e.g. 10MB or 800KiB. Totals, the peak and the largest "
         "stacks always stay. The report and standard error say what is missing.",
     )
@@ -184,59 +170,76 @@ def page_options(command: Command) -> Command:
     return size(source(command))
 
 
-def category_options(command: Command) -> Command:
-    """The options --rules and --no-inference, as ``rules`` and ``no_inference``."""
-    inference = click.option("--no-inference", is_flag=True, help="Infer no category from phases, sizes and lifetimes.")
-    rules = click.option(
-        "--rules",
-        metavar="FILE",
-        type=click.Path(),
-        help="Category rules of your own (TOML), applied before the built-in ones.",
-    )
-    return rules(inference(command))
+def reading_options(*, has_links: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The options --rules and --no-inference and those of :func:`redact_options`, as ``reading``: the keywords
+    ``rules``, ``inference`` and ``redaction`` of ``load_all`` and ``snapreport.job``.
+    """
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(command)
+        def with_reading(*args: Any, rules: str | None, no_inference: bool, redaction: Any, **others: Any) -> Any:
+            reading = {"rules": rules, "inference": not no_inference, "redaction": redaction}
+            return command(*args, reading=reading, **others)
+
+        inference = click.option(
+            "--no-inference", is_flag=True, help="Infer no category from phases, sizes and lifetimes."
+        )
+        rules = click.option(
+            "--rules",
+            metavar="FILE",
+            type=click.Path(),
+            help="Category rules of your own (TOML), applied before the built-in ones.",
+        )
+        return rules(inference(redact_options(has_links=has_links)(with_reading)))
+
+    return decorate
 
 
-def redact_options(command: Command) -> Command:
-    """The options --redact and --redact-pattern, as ``redact`` and ``redact_pattern``; see ``reading/redaction.py``."""
-    patterns = click.option(
-        "--redact-pattern",
-        metavar="REGEX",
-        multiple=True,
-        help="Replace every match in any string by *** (may be given several times). Implies --redact.",
-    )
-    switch = click.option(
-        "--redact",
-        is_flag=True,
-        help="Replace the folders of people by ~, and user names, host names and mail addresses by ***. --strip-prefix "
-        "makes the names of files relative to a directory.",
-    )
-    return switch(patterns(command))
+def redact_options(*, has_links: bool) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The options --redact and --redact-pattern, as ``redaction`` (``reading/redaction.py``) or None. A bad pattern is
+    reported before the files are read.
 
+    ``has_links``: whether the command has :func:`link_options`, whose ``strip_prefix`` then is empty for a redaction,
+    which makes names relative itself. Others get the option --strip-prefix here.
+    """
 
-def redact_prefix_option(command: Command) -> Command:
-    """The option --strip-prefix of commands that have no --link, as ``strip_prefix``."""
-    return click.option(
-        "--strip-prefix",
-        metavar="DIR",
-        multiple=True,
-        help="With --redact: a directory that the names of files become relative to (may be given several times).",
-    )(command)
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(command)
+        def with_redaction(
+            *args: Any, redact: bool, redact_pattern: tuple[str, ...], strip_prefix: tuple[str, ...], **others: Any
+        ) -> Any:
+            redaction = None
+            if redact or redact_pattern:
+                from snapreport.reading.redaction import Redaction
 
+                redaction = Redaction(redact_pattern, strip_prefix)
+            elif strip_prefix and not has_links:
+                raise click.UsageError("--strip-prefix goes with --redact")
+            if has_links:
+                others["strip_prefix"] = () if redaction else strip_prefix
+            return command(*args, redaction=redaction, **others)
 
-def redaction_of(redact: bool, patterns: Sequence[str], prefixes: Sequence[str] = ()) -> Redaction | None:
-    """The redaction that these options select. A bad pattern is reported before the files are read."""
-    if not (redact or patterns):
-        return None
-    from snapreport.reading.redaction import Redaction
+        prefix = click.option(
+            "--strip-prefix",
+            metavar="DIR",
+            multiple=True,
+            help="With --redact: a directory that the names of files become relative to (may be given several times).",
+        )
+        patterns = click.option(
+            "--redact-pattern",
+            metavar="REGEX",
+            multiple=True,
+            help="Replace every match in any string by *** (may be given several times). Implies --redact.",
+        )
+        switch = click.option(
+            "--redact",
+            is_flag=True,
+            help="Replace the folders of people by ~, and user names, host names and mail addresses by ***. "
+            "--strip-prefix makes the names of files relative to a directory.",
+        )
+        return switch(patterns(with_redaction if has_links else prefix(with_redaction)))
 
-    return Redaction(tuple(patterns), tuple(prefixes))
-
-
-def redaction_only(redact: bool, patterns: Sequence[str], prefixes: Sequence[str]) -> Redaction | None:
-    """The same for commands without --link, where --strip-prefix alone would do nothing."""
-    if prefixes and not (redact or patterns):
-        raise click.UsageError("--strip-prefix goes with --redact")
-    return redaction_of(redact, patterns, prefixes)
+    return decorate
 
 
 def _set_memory_limit(ctx: click.Context, param: click.Parameter, value: int | None) -> None:
@@ -247,7 +250,7 @@ def _set_memory_limit(ctx: click.Context, param: click.Parameter, value: int | N
 max_memory_option = click.option(
     "--max-memory",
     metavar="SIZE",
-    type=LimitType(),
+    type=memory_limit,
     callback=_set_memory_limit,
     expose_value=False,
     help="Exit with code 2 when more memory is needed, e.g. 8GiB. Default: 90% of what is available.",

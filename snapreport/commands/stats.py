@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from snapreport.commands.inputs import load_all, pipe_safe, report_unlinked
 from snapreport.commands.options import (
-    category_options,
     colour_option,
     device_option,
     expanded_paths,
@@ -19,8 +18,7 @@ from snapreport.commands.options import (
     max_memory_option,
     part_options,
     profile_option,
-    redact_options,
-    redaction_of,
+    reading_options,
 )
 from snapreport.terminal import echo
 
@@ -51,8 +49,7 @@ if TYPE_CHECKING:
 @part_options
 @colour_option
 @link_options
-@category_options
-@redact_options
+@reading_options(has_links=True)
 @max_memory_option
 def stats(
     snaps: tuple[str, ...],
@@ -68,10 +65,7 @@ def stats(
     part: Mapping[str, Any],
     link: str,
     strip_prefix: tuple[str, ...],
-    rules: str | None,
-    no_inference: bool,
-    redact: bool,
-    redact_pattern: tuple[str, ...],
+    reading: dict[str, Any],
 ) -> None:
     """Print a snapshot's findings and numbers, as text, as JSON or as Markdown."""
     if markdown and (as_json or query is not None):
@@ -92,12 +86,8 @@ def stats(
         raise click.UsageError("--link goes with --markdown")
     from snapreport.report.source_links import SourceLinks
 
-    redaction = redaction_of(redact, redact_pattern, strip_prefix)
-    links = SourceLinks(link, () if redaction else strip_prefix)
-    inference = not no_inference
-    snapshots = load_all(
-        snaps, rules, inference=inference, redaction=redaction, devices=devices, part=part, profile=profile
-    )
+    links = SourceLinks(link, strip_prefix)
+    snapshots = load_all(snaps, **reading, devices=devices, part=part, profile=profile)
     if by or tree:
         from snapreport.report.group_text import groups_text, tree_text
 

@@ -4,35 +4,32 @@ allocations.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
 from snapreport import progress
 from snapreport.commands.inputs import load_all, pipe_safe
-from snapreport.commands.options import SizeType, read_only_options, redaction_only, settings_option
+from snapreport.commands.options import byte_size, read_only_options, settings_option
 from snapreport.terminal import echo
+
+if TYPE_CHECKING:
+    from snapreport.reading.redaction import Redaction
 
 MANY_EVENTS = 200_000
 """Finding the minimum memory takes some 25 replays: from so many events on it is searched only with --cards."""
 
 
-class ScaleType(click.ParamType):  # type: ignore[type-arg]  # generic in newer releases of click only
+def scaled_query(value: str) -> tuple[str, float]:
     """``QUERY:FACTOR``, e.g. ``file:attention.py:0.5``."""
-
-    name = "scale"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[str, float]:
-        if isinstance(value, tuple):
-            return value
-        query, _, text = value.rpartition(":")
-        try:
-            factor = float(text)
-        except ValueError:
-            factor = -1.0
-        if not query.strip() or not 0 < factor <= 1000:
-            self.fail(f"{value!r} is not QUERY:FACTOR; try file:attention.py:0.5", param, ctx)
-        return query, factor
+    query, _, text = value.rpartition(":")
+    try:
+        factor = float(text)
+    except ValueError:
+        factor = -1.0
+    if not query.strip() or not 0 < factor <= 1000:
+        raise click.BadParameter(f"{value!r} is not QUERY:FACTOR; try file:attention.py:0.5")
+    return query, factor
 
 
 @click.command()
@@ -47,10 +44,10 @@ class ScaleType(click.ParamType):  # type: ignore[type-arg]  # generic in newer 
     "--scale",
     metavar="QUERY:FACTOR",
     multiple=True,
-    type=ScaleType(),
+    type=scaled_query,
     help="Change the size of the allocations that match, e.g. 'category:activation:0.5'.",
 )
-@click.option("--memory", metavar="SIZE", type=SizeType(), help="Memory for the allocator, e.g. 24GiB.")
+@click.option("--memory", metavar="SIZE", type=byte_size, help="Memory for the allocator, e.g. 24GiB.")
 @click.option(
     "--start",
     type=click.Choice(["fresh", "recorded"]),
@@ -73,9 +70,7 @@ def whatif(
     start: str,
     cards: bool | None,
     as_json: bool,
-    redact: bool,
-    redact_pattern: tuple[str, ...],
-    strip_prefix: tuple[str, ...],
+    redaction: Redaction | None,
 ) -> None:
     """Replay the same requests and frees, in the same order, with PyTorch's allocator under other settings.
 
@@ -83,7 +78,6 @@ def whatif(
     still runs. A trace whose replay under its own settings is not exact is not replayed under others.
     """
     _refuse_malformed(settings, without, scale)
-    redaction = redaction_only(redact, redact_pattern, strip_prefix)
     with progress.shown():
         snapshots = load_all(snaps, redaction=redaction)
         from snapreport.contracts import json_text

@@ -113,15 +113,15 @@ def _foretold(version: str, program: str, ran: dict[int, dict[str, Any]], folder
             errors = {}
             for value in (value for value in values if value not in row["given"]):
                 found = fit.predict(value)
-                assert found.peak_reserved is not None
-                assert found.low is not None
-                assert found.high is not None
+                assert found.peak_reserved_bytes is not None
+                assert found.low_bytes is not None
+                assert found.high_bytes is not None
                 nearest, there = whatifs[given[fit.nearest(value)]].trace, whatifs[values.index(value)].trace
                 errors[value] = {
                     "same": all(np.array_equal(getattr(nearest, one), getattr(there, one)) for one in ("kind", "item")),
-                    "allocated": found.peak_allocated / ran[value]["allocated"] - 1,
-                    "reserved": found.peak_reserved / ran[value]["reserved"] - 1,
-                    "inside": bool(found.low <= ran[value]["reserved"] <= found.high),
+                    "allocated": found.peak_allocated_bytes / ran[value]["allocated"] - 1,
+                    "reserved": found.peak_reserved_bytes / ran[value]["reserved"] - 1,
+                    "inside": bool(found.low_bytes <= ran[value]["reserved"] <= found.high_bytes),
                 }
             row |= {"errors": errors, "is_exact": fit.is_exact, "seconds": time.process_time() - began}
             if given in (GIVEN[0], GIVEN[-1], GIVEN_ALONE[1]) and program.split("_")[-1] in ANY_WHOLE:

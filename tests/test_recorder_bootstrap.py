@@ -20,7 +20,9 @@ from snapreport.recorder.options import Options, from_json, parse_steps
 PACKAGE = Path(snapreport.__file__).parent
 BOOTSTRAP = PACKAGE / "recorder" / "bootstrap"
 # The parts of snapreport that import nothing but the standard library.
-LIGHT = ("snapreport.recorder", "snapreport.durable_rename", "snapreport.number_format", "snapreport.terminal")
+LIGHT = tuple(
+    f"snapreport.{name}" for name in ("recorder", "available_memory", "durable_rename", "number_format", "terminal")
+)
 
 
 def bootstrapped(code: str, *path: Path) -> subprocess.CompletedProcess[str]:

@@ -25,7 +25,6 @@ from snapreport.contracts.fit import (
     FitRemedies,
     FitRemedy,
     LargestValue,
-    LeftOutRecording,
     OtherRequests,
 )
 from snapreport.errors import SnapshotError
@@ -141,7 +140,7 @@ def _device(device: int, fit: DeviceFit, snapshot: Snapshot, question: Question)
         cheapest,
         _bends(fit, question),
         _other_requests(fit),
-        _left_out(fit),
+        fit.left_out(),
         fit.workspace_bytes,
     )
 
@@ -175,15 +174,6 @@ def _other_requests(fit: DeviceFit) -> list[OtherRequests]:
     return found
 
 
-def _left_out(fit: DeviceFit) -> list[LeftOutRecording]:
-    return [
-        LeftOutRecording(
-            one.value, whatif.timeline.peak_bytes, whatif.trace.peak_reserved, one.peak_allocated, one.peak_reserved
-        )
-        for one, whatif in zip(fit.left_out(), fit.whatifs, strict=False)
-    ]
-
-
 def refusal(fit: DeviceFit, question: Question) -> str | None:
     """Why nothing is foretold, "" where no value was given, None where something is."""
     if not question.at:
@@ -196,24 +186,14 @@ def refusal(fit: DeviceFit, question: Question) -> str | None:
 def prediction(fit: DeviceFit, value: float, memory: int | None) -> FitPrediction:
     """One value; ``fits`` is decided outside the range only, see :meth:`DeviceFit.decides_by_range`."""
     found = fit.predict(value, memory)
-    fits = None if memory is None else found.peak_reserved is not None
-    if fit.decides_by_range(value) and memory is not None and found.confidence != "measured":
-        free = fit.predict(value)
-        assert free.low is not None and free.high is not None
-        found = replace(free, retries=found.retries)
-        fits = True if free.high <= memory else False if free.low > memory else None
-    return FitPrediction(
-        value,
-        found.peak_allocated,
-        found.low_allocated,
-        found.high_allocated,
-        found.peak_reserved,
-        found.low,
-        found.high,
-        found.retries,
-        fits,
-        found.confidence,
-    )
+    if memory is None:
+        return found
+    if not fit.decides_by_range(value) or found.confidence == "measured":
+        return replace(found, fits=found.peak_reserved_bytes is not None)
+    free = fit.predict(value)
+    assert free.low_bytes is not None and free.high_bytes is not None
+    fits = True if free.high_bytes <= memory else False if free.low_bytes > memory else None
+    return replace(free, retries=found.retries, fits=fits)
 
 
 def _largest(fit: DeviceFit, card: str | None, memory: int) -> LargestValue:
@@ -222,7 +202,7 @@ def _largest(fit: DeviceFit, card: str | None, memory: int) -> LargestValue:
     confidence = fit.confidence(found.value)
     if not found.value:
         return LargestValue(card, memory, None, low, high, False, None, None, None, confidence)
-    reserved = fit.predict(found.value, memory).peak_reserved
+    reserved = fit.predict(found.value, memory).peak_reserved_bytes
     spare = None if reserved is None else max(0, memory - reserved)
     value = float(found.value)
     return LargestValue(card, memory, value, low, high, found.is_limit, reserved, spare, found.retries, confidence)

@@ -60,7 +60,7 @@ def _check(snapshots: Sequence[Snapshot], fit: DeviceFit, value: float, memory: 
         message = sentence("{head} cannot be foretold", head=head)
         return Check("fits", file, device, False, message, 0, memory, unknown=unknown)
     free = fit.predict(value)
-    low, high, peak = free.low or 0, free.high or 0, free.peak_reserved or 0
+    low, high, peak = free.low_bytes or 0, free.high_bytes or 0, free.peak_reserved_bytes or 0
     reserved = sentence("{} to {}", bytes_part(low), bytes_part(high)) if low < high else bytes_part(peak)
     compared = "within" if high <= memory else "over" if low > memory else "around"
     message = sentence(

@@ -17,6 +17,7 @@ from snapreport.allocator.replay import Replayed, replay
 from snapreport.allocator.settings import AllocatorSettings, parse_settings
 from snapreport.allocator.whatif import WhatIf
 from snapreport.contracts.finding import Confidence
+from snapreport.contracts.fit import FitPrediction, LeftOutRecording
 from snapreport.findings.saving import live_mask
 from snapreport.forecast.alignment import Alignment, align
 from snapreport.forecast.batch_growth import batch_growth
@@ -36,39 +37,11 @@ ROOM = 0.08
 batches on PyTorch 2.9 and 2.15, 502 are within that range (``python -m benchmarks fit``), of ten others 162 of 168."""
 
 
-class Prediction(Struct, frozen=True):
-    """One value. peak_allocated, peak_reserved, low, high: bytes; the last three None where a request fails in the
-    memory. low, high: of peak_reserved, with allocations of unknown growth as they were recorded, on the smallest
-    device that the recording may be from, and grown with the value, as in peak_reserved; with workspaces of
-    convolutions times :data:`FACTORS`; of one recording alone with :data:`ROOM` on both sides. low_allocated,
-    high_allocated: likewise. retries: of the replay. confidence: measured where the value was recorded, else see
-    :meth:`DeviceFit.confidence`.
-    """
-
-    value: float
-    peak_allocated: int
-    low_allocated: int
-    high_allocated: int
-    peak_reserved: int | None
-    low: int | None
-    high: int | None
-    retries: int | None
-    confidence: Confidence
-
-
 class PeakMoment(Struct, frozen=True):
     """The event of the peak at some value, in the recording ``own`` (an index) whose operations stand for it."""
 
     own: int
     event: int
-
-
-class LeftOut(Struct, frozen=True):
-    """What the other recordings foretell of the one at ``value``: bytes, None where they cannot be fitted."""
-
-    value: float
-    peak_allocated: int | None
-    peak_reserved: int | None
 
 
 class DeviceFit:
@@ -195,8 +168,13 @@ class DeviceFit:
         own = self.nearest(value)
         return self.traces[own].peak_allocated(self._sizes(own, value, least=least, workspaces=workspaces))
 
-    def predict(self, value: float, memory: int | None = None) -> Prediction:
-        """On ``memory`` bytes for the allocator (None: unlimited)."""
+    def predict(self, value: float, memory: int | None = None) -> FitPrediction:
+        """On ``memory`` bytes for the allocator (None: unlimited); ``fits`` is left open.
+
+        The ranges: with allocations of unknown growth as they were recorded, on the smallest device that the recording
+        may be from, and grown with the value, as in the peak; with workspaces of convolutions times :data:`FACTORS`; of
+        one recording alone with :data:`ROOM` on both sides.
+        """
         own = self.nearest(value)
         sizes = self._sizes(own, value)
         others = [self._sizes(own, value, least=True), *(self._sizes(own, value, workspaces=x) for x in FACTORS)]
@@ -207,10 +185,10 @@ class DeviceFit:
         room = ROOM if self.is_estimate and confidence != "measured" else 0.0
         ends = _range([allocated, *(self.traces[own].peak_allocated(other) for other in others)], room)
         if _failed(done):
-            return Prediction(value, allocated, *ends, None, None, None, None, confidence)
+            return FitPrediction(value, allocated, *ends, None, None, None, None, None, confidence)
         peak = done.peak_reserved
         low, high = _range([peak, *(self._replay(own, other, None).peak_reserved for other in others)], room)
-        return Prediction(value, allocated, *ends, peak, low, high, done.retries, confidence)
+        return FitPrediction(value, allocated, *ends, peak, low, high, done.retries, None, confidence)
 
     def retries(self, value: float, memory: int, *, least: bool = False, workspaces: float = 1.0) -> int | None:
         """On ``memory`` bytes for the allocator; None where a request fails. ``least``, ``workspaces``: see
@@ -273,18 +251,23 @@ class DeviceFit:
         live = live_mask(self.whatifs[moment.own].timeline, moment.event)
         return round(float(self.laws(moment.own).growth(value)[live].sum()))
 
-    def left_out(self) -> list[LeftOut]:
+    def left_out(self) -> list[LeftOutRecording]:
         """Each recording as the others foretell it; empty for fewer than three."""
         found = []
-        for at, value in enumerate(self.values if len(self.values) > 2 else ()):
+        for at, value in enumerate(self.values.tolist() if len(self.values) > 2 else ()):
             others = [other for other in range(len(self.values)) if other != at]
             fit = DeviceFit(self.values[others].tolist(), [self.whatifs[other] for other in others])
             fit.settings = self.whatifs[at].own
-            if fit.reason():
-                found.append(LeftOut(float(value), None, None))
-            else:
-                foretold = fit.predict(float(value))
-                found.append(LeftOut(float(value), foretold.peak_allocated, foretold.peak_reserved))
+            foretold = None if fit.reason() else fit.predict(value)
+            found.append(
+                LeftOutRecording(
+                    value,
+                    self.whatifs[at].timeline.peak_bytes,
+                    self.whatifs[at].trace.peak_reserved,
+                    foretold.peak_allocated_bytes if foretold else None,
+                    foretold.peak_reserved_bytes if foretold else None,
+                )
+            )
         return found
 
     def growth(self) -> dict[str, int]:

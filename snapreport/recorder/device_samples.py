@@ -11,7 +11,6 @@ import contextlib
 import os
 import sys
 import threading
-import time
 from array import array
 from collections.abc import Callable
 from typing import Any
@@ -81,9 +80,10 @@ class DeviceSamples:
             before, self._running = self._running, self._stack()
             for device in metadata.used_devices(self._kind):
                 for _ in range(_RETRIES):
-                    began = _now_us()
+                    began = metadata.now_us()
                     found = self._read(device)
-                    if _now_us() - began < _LONGEST_US:  # else this thread was put aside, and the time means little
+                    # Where it takes longer, this thread was put aside, and the time means little.
+                    if metadata.now_us() - began < _LONGEST_US:
                         break
                 if found is not None:
                     self._add(device, began, *found, before)
@@ -144,11 +144,6 @@ class DeviceSamples:
         finally:
             if is_locked:
                 self._lock.release()
-
-
-def _now_us() -> int:
-    """The time on the clock of the recorder's events."""
-    return time.time_ns() // 1000
 
 
 class Nvml:

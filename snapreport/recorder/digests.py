@@ -12,7 +12,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from snapreport.recorder.options import VARIABLE
+from snapreport.recorder.headline import reader_environment
 
 LAST_SECONDS, NEXT_SECONDS = 60.0, 10.0
 """How long the end of a program waits for its last digest, and that one for the digest before it."""
@@ -32,9 +32,7 @@ class DigestProcess:
 
     def write(self, snapshot: Path, name: str, *, remove: bool) -> None:
         """Starts to write the digest ``name`` of ``snapshot``, which is removed then if ``remove``. Raises OSError."""
-        package = Path(__file__).resolve().parent.parent.parent
-        environment = {key: value for key, value in os.environ.items() if key != VARIABLE}
-        environment |= {"PYTHONPATH": str(package), "POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        environment = {**reader_environment(), "POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1"}
         target = f"{self._address.rstrip('/')}/{name}"
         arguments = [str(snapshot), target, *(["--remove"] if remove else [])]
         self._pid = os.getpid()

@@ -15,7 +15,7 @@ import pickle
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import IO, Any
 
 from snapreport.durable_rename import sync_folder
 
@@ -49,7 +49,8 @@ def write_file(path: Path, compression: str, fill: Callable[[IO[bytes]], object]
     """Write what ``fill`` writes to its stream, atomically as :func:`write_snapshot` does."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with _created(part) as file:
+        part.unlink(missing_ok=True)  # a link that somebody planted there is removed, never followed
+        with part.open("xb") as file:
             with _compressed(file, compression) as stream:
                 fill(stream)
             file.flush()
@@ -61,18 +62,6 @@ def write_file(path: Path, compression: str, fill: Callable[[IO[bytes]], object]
             part.unlink()
     sync_folder(path.parent)
     return size
-
-
-def _created(part: Path) -> BinaryIO:
-    """Creates ``part`` anew: a link that somebody planted there is removed, never followed."""
-    for attempt in range(2):
-        try:
-            return part.open("xb")
-        except FileExistsError:
-            if attempt:
-                raise
-            part.unlink()
-    raise AssertionError("unreachable")
 
 
 def _write(snapshot: dict[str, Any], stream: IO[bytes], deadline: float | None) -> None:

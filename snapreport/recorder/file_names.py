@@ -27,30 +27,34 @@ class FileNames:
         self.folder, self.suffix = folder, suffix
         self._lock: int | None = None
         self._rank = environment_int("RANK") or 0
-        self._is_claimed = False
+        self._prefix = ""
         if at_once:
             self._claim(self._rank)
 
     def set_rank(self, rank: int) -> None:
         """Names later files after ``rank``, for a process that learns its rank after the start."""
-        if rank != self._rank or not self._is_claimed:
+        if rank != self._rank or not self._prefix:
             self.release()
             self._claim(rank)
 
     def _claim(self, rank: int) -> None:
-        self._rank, self._is_claimed = rank, True
-        self.prefix = f"rank_{rank:05}"
+        self._rank, self._prefix = rank, f"rank_{rank:05}"
         restart = environment_int("TORCHELASTIC_RESTART_COUNT")
         if restart:
-            self.prefix += f"_restart_{restart:02}"
-        self._lock_path = self.folder / f".{self.prefix}.lock"
+            self._prefix += f"_restart_{restart:02}"
+        self._lock_path = self.folder / f".{self._prefix}.lock"
         if not self._take_lock():
-            self.prefix += f"_pid_{os.getpid()}"
+            self._prefix += f"_pid_{os.getpid()}"
+
+    @property
+    def prefix(self) -> str:
+        """The beginning of the names, ``rank_00037``, claimed when it is first needed."""
+        if not self._prefix:
+            self._claim(self._rank)
+        return self._prefix
 
     def path(self, step: int, reason: str) -> Path:
         """The path for a snapshot. An existing file of that name is never replaced."""
-        if not self._is_claimed:
-            self._claim(self._rank)
         return self._new(f"{self.prefix}_step_{step:08}_{reason}", self.suffix)
 
     def _new(self, name: str, suffix: str) -> Path:
@@ -63,16 +67,12 @@ class FileNames:
 
     def beside(self, kind: str, suffix: str) -> Path:
         """The path of another file of this process, ``kind_rank_00037.suffix``, which no job takes for a snapshot."""
-        if not self._is_claimed:
-            self._claim(self._rank)
         return self._new(f"{kind}_{self.prefix}", suffix)
 
     def unlisted(self, reason: str) -> Path:
         """The path of a snapshot that does not stay, and that no job takes for one. What a killed process leaves there
         is removed as unfinished.
         """
-        if not self._is_claimed:
-            self._claim(self._rank)
         return self.folder / f"{self.prefix}_digest_{reason}.{os.getpid()}.part"
 
     def release(self) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 
+from snapreport.available_memory import available_memory
 from snapreport.recorder.python_thread import call_in_main_thread
 
 _CHECK_SECONDS = 0.25  # seconds between checks: a million calls take that long, and 100 MB at 100 bytes per call
@@ -25,9 +24,9 @@ class HostLimits(threading.Thread):
         self._cancelled = threading.Event()
 
     def run(self) -> None:
-        began, free = time.monotonic(), free_host_memory()
+        began, free = time.monotonic(), available_memory(with_swap=False)
         while not self._cancelled.wait(_CHECK_SECONDS):
-            left = free_host_memory()
+            left = available_memory(with_swap=False)
             if self._seconds is not None and time.monotonic() - began > self._seconds:
                 self._reason = f"recorded the first {self._seconds:.0f} s; --steps A:B chooses steps instead"
             elif free is not None and left is not None and left < free / 2:
@@ -43,16 +42,3 @@ class HostLimits(threading.Thread):
     def _in_main_thread(self) -> None:
         if not self._cancelled.is_set():
             self._end(self._reason)
-
-
-def free_host_memory() -> int | None:
-    """Bytes that this process can still allocate on the machine or in its control group. None if unknown."""
-    found = []
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        text = Path("/proc/meminfo").read_text(encoding="ascii").partition("MemAvailable:")[2]
-        found.append(int(text.split()[0]) * 1024)
-    with contextlib.suppress(OSError, ValueError):
-        group = Path("/sys/fs/cgroup")
-        most = int((group / "memory.max").read_text(encoding="ascii"))
-        found.append(most - int((group / "memory.current").read_text(encoding="ascii")))
-    return min(found, default=None)

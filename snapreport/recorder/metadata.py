@@ -13,6 +13,7 @@ import re
 import socket
 import subprocess
 import sys
+import time
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,11 @@ _ALLOCATOR = (
 # Options of a program whose value is usually a secret.
 _SECRET = re.compile(r"(?i)(^|[-_.])(api[-_]?key|token|secret|password|passwd|credentials?)$")
 _GIT_SECONDS = 5.0
+
+
+def now_us() -> int:
+    """The time on the clock of the recorder's events: microseconds since 1970."""
+    return time.time_ns() // 1000
 
 
 def process_facts(options: Options) -> dict[str, Any]:

@@ -189,7 +189,7 @@ class Recorder(ContextDecorator):
         try:
             self._pid = os.getpid()  # a forked child may be the one that uses CUDA
             self._snapshots.open(self._memory)
-            self._started_us = _now_us()
+            self._started_us = metadata.now_us()
             self._facts = metadata.process_facts(self.options)
             self._memory.begin(self._out_of_memory)
             self._memory.step(0)
@@ -367,7 +367,7 @@ class Recorder(ContextDecorator):
     def _wrote_since(self, began_ns: int) -> None:
         """Notes that the program has waited for files of ours since then, if it was long."""
         if len(self._writing) < MOST_STEPS and time.time_ns() - began_ns > 1_000_000:
-            self._writing.append([began_ns // 1000, _now_us()])
+            self._writing.append([began_ns // 1000, metadata.now_us()])
 
     def _learn_rank(self) -> None:
         """Gets the rank of a program without ``RANK``, known once torch.distributed is initialised."""
@@ -385,7 +385,7 @@ class Recorder(ContextDecorator):
             "oom": oom,
             "step": self.step_number,
             "started_us": self._started_us,
-            "dumped_us": _now_us(),
+            "dumped_us": metadata.now_us(),
             **self._facts,
             "devices": metadata.device_facts(self._memory.kind),
             "memory_at_start": self._memory_at_start,
@@ -397,8 +397,3 @@ class Recorder(ContextDecorator):
             "device_memory": self._devices.facts(),
             "marks": self._tensors.facts(),
         }
-
-
-def _now_us() -> int:
-    """The time on the clock of the recorder's events: microseconds since 1970."""
-    return time.time_ns() // 1000

@@ -13,8 +13,8 @@ from snapreport.recorder.digests import NEXT_SECONDS, DigestProcess
 from snapreport.recorder.dump import TimeLimitError
 from snapreport.recorder.file_names import FileNames, Retention
 from snapreport.recorder.options import Options
+from snapreport.recorder.profiler import SUFFIXES as PROFILE_SUFFIXES
 from snapreport.recorder.profiler import ProfilerRecorder
-from snapreport.recorder.step_profile import suffix
 
 # torchrun, Slurm and Kubernetes send SIGKILL 30 s after SIGTERM.
 SIGNAL_SECONDS = 25.0
@@ -52,7 +52,7 @@ class SnapshotFiles:
     def profile_path(self) -> Path:
         """Where a profile of some steps is written."""
         assert self._names is not None
-        return self._names.beside("profile", suffix(self._options.compression))
+        return self._names.beside("profile", PROFILE_SUFFIXES[self._options.compression])
 
     @property
     def is_writing(self) -> bool:

@@ -16,7 +16,6 @@ from typing import IO, Any
 from snapreport.recorder.chrome_trace import TRACE_NAME
 from snapreport.recorder.dump import write_file
 from snapreport.recorder.options import Options
-from snapreport.recorder.profiler import SUFFIXES
 from snapreport.recorder.step_hooks import on_profiler_start
 
 _TAIL = 4096  # bytes at the end of a trace, among them its name
@@ -82,11 +81,6 @@ class StepProfile:
         finally:
             with contextlib.suppress(OSError):
                 plain.unlink()
-
-
-def suffix(compression: str) -> str:
-    """The end of the name of a profile."""
-    return SUFFIXES[compression]
 
 
 def _copy(plain: Path, stream: IO[bytes]) -> None:

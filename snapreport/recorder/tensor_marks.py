@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import time
 import weakref
 from typing import Any
 
 from snapreport.recorder import tensor_names
+from snapreport.recorder.metadata import now_us
 from snapreport.recorder.module_names import ModuleNames
 
 # Moments at which all addresses are noted.
@@ -34,7 +34,7 @@ class TensorMarks:
         """Records the addresses of parameters, gradients and optimizer state at this moment."""
         with contextlib.suppress(Exception):  # a snapshot without names is better than none
             tensors = tensor_names.named_tensors(self._names.roots(), list(self.optimizers), self._names.kind)
-            self._marks.append({"time_us": _now_us(), "tensors": tensors})
+            self._marks.append({"time_us": now_us(), "tensors": tensors})
             del self._marks[:-MOST_MARKS]
 
     def annotate(self, entries: int, *, is_new: bool) -> None:
@@ -60,13 +60,13 @@ class TensorMarks:
             addresses = tensor_names.gradient_addresses(self.optimizers)
             mark = self._gradients.get(addresses)
             if mark is not None:
-                mark["again_us"].append(_now_us())
+                mark["again_us"].append(now_us())
                 del mark["again_us"][:-MOST_GRADIENT_TIMES]
             elif addresses and len(self._gradients) < MOST_GRADIENT_MARKS:
                 roots = self._names.known_roots()
                 named = tensor_names.named_tensors(roots, list(self.optimizers), self._names.kind)
                 gradients = [row for row in named if row[2] == tensor_names.GRADIENT]
-                self._gradients[addresses] = {"time_us": _now_us(), "again_us": [], "tensors": gradients}
+                self._gradients[addresses] = {"time_us": now_us(), "again_us": [], "tensors": gradients}
 
     def facts(self) -> list[dict[str, Any]]:
         """The marks as plain data."""
@@ -74,8 +74,3 @@ class TensorMarks:
             {**mark, "tensors": [list(tensor) for tensor in mark["tensors"]]}
             for mark in (*self._gradients.values(), *self._marks)
         ]
-
-
-def _now_us() -> int:
-    """The time on the clock of the recorder's events: microseconds since 1970."""
-    return time.time_ns() // 1000

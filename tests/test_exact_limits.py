@@ -85,7 +85,7 @@ class OnSomeMemory:
     def replay(self, settings: object, change: object, *, memory: Any, start: object) -> SimpleNamespace:
         total = memory.total
         runs = total is None or total >= 40 * STEP or total in self.amounts
-        return SimpleNamespace(oom_event=None if runs else 7, failed=False, retries=3, peak_reserved=40 * STEP)
+        return SimpleNamespace(failure=None if runs else 7, retries=3, peak_reserved=40 * STEP)
 
 
 def test_less_memory_that_suffices_is_the_minimum() -> None:
@@ -112,7 +112,7 @@ def test_eight_steps_on_either_side_of_the_minimum_are_tried() -> None:
 def test_what_fails_on_any_memory_has_no_minimum() -> None:
     class Failing(OnSomeMemory):
         def replay(self, settings: object, change: object, *, memory: Any, start: object) -> SimpleNamespace:
-            return SimpleNamespace(oom_event=None, failed=True, retries=3, peak_reserved=40 * STEP)
+            return SimpleNamespace(failure=7, retries=3, peak_reserved=40 * STEP)
 
     found = minimum_memory(Failing(), AllocatorSettings())
     assert (found.memory, found.retries, found.monotone, found.unlimited) == (None, 0, True, 40 * STEP)

@@ -18,6 +18,7 @@ from msgspec import structs
 import snapreport
 from snapreport.allocator.minimum import fits
 from snapreport.allocator.whatif import WhatIf
+from snapreport.contracts.fit import FitRemedy
 from snapreport.forecast.remedies import COST, PROPORTIONAL, Remedy, RemedySearch
 from snapreport.snapshot import Snapshot
 
@@ -33,6 +34,10 @@ def search() -> RemedySearch:
 def search_of(snapshot: Snapshot) -> RemedySearch:
     whatif = WhatIf(snapshot.timeline(0))
     return RemedySearch(snapshot, whatif, whatif.own)
+
+
+def remedies_of(rows: list[FitRemedy]) -> list[Remedy]:
+    return [next(one for one in search().remedies if (one.rule, one.do) == (row.rule, row.do)) for row in rows]
 
 
 def peak_by_hand(allocations: Any, sizes: np.ndarray) -> int:
@@ -75,26 +80,27 @@ def test_the_cheapest_remedies_run_and_are_not_part_of_each_other() -> None:
     answer = search().answer(int(0.7 * search().timeline.peak_bytes))
     assert not answer.fits
     assert answer.sets
-    costs = [sum(COST[remedy.effort] for remedy in one.remedies) for one in answer.sets]
+    costs = [sum(COST[remedy.effort] for remedy in remedies_of(one.remedies)) for one in answer.sets]
     assert costs == sorted(costs)
     for one in answer.sets:
-        assert one.peak_allocated == peak_by_hand(search().timeline.allocations, search().sizes(one.remedies))
-        assert one.peak_allocated <= one.peak_reserved <= answer.memory
-        assert not any(set(other.remedies) < set(one.remedies) for other in answer.sets)
+        sizes = search().sizes(remedies_of(one.remedies))
+        assert one.peak_allocated_bytes == peak_by_hand(search().timeline.allocations, sizes)
+        assert one.peak_allocated_bytes <= one.peak_reserved_bytes <= answer.memory_bytes
+        assert not any(set(remedies_of(other.remedies)) < set(remedies_of(one.remedies)) for other in answer.sets)
     cheaper = [remedy for remedy in search().remedies if COST[remedy.effort] < costs[0]]
     for remedy in cheaper:
         settings, change = search()._changes((remedy,))
-        assert fits(search().whatif, settings, answer.memory, change) is None
+        assert fits(search().whatif, settings, answer.memory_bytes, change) is None
 
 
 def test_where_no_remedy_is_needed_and_where_none_is_enough() -> None:
-    needed = search().answer(1).needed
+    needed = search().answer(1).needed_bytes
     assert search().answer(needed).fits
     assert not search().answer(needed - (2 << 20)).fits
     answer = search().answer(1)
     assert not answer.sets
-    assert answer.least is not None
-    assert search().peak_allocated(answer.lowest) <= answer.least < needed
+    assert answer.least_bytes is not None
+    assert search().peak_allocated(remedies_of(answer.least_with)) <= answer.least_bytes < needed
 
 
 def test_one_recording_on_the_command_line() -> None:

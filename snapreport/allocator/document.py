@@ -12,7 +12,7 @@ from snapreport.allocator.cards import CARDS
 from snapreport.allocator.minimum import Minimum, fits, minimum_memory
 from snapreport.allocator.settings import both_readings, parse_settings
 from snapreport.allocator.trace import EMPTY_CACHE
-from snapreport.allocator.whatif import FRESH, OWN, RECORDED, Change, Run, WhatIf, scaled
+from snapreport.allocator.whatif import FRESH, OWN, RECORDED, Change, WhatIf, scaled
 from snapreport.allocator_facts import sentence
 from snapreport.contracts.whatif import CardFit, MinimumMemory, ReplayCheck, ReplayRun, WhatIfDevice
 from snapreport.timeline.build import DeviceTimeline
@@ -42,7 +42,7 @@ class Answer(Struct, frozen=True):
 
     whatif: WhatIf
     question: Question
-    runs: list[Run]
+    runs: list[ReplayRun]
     least: list[Minimum]
     cards: list[CardFit]
 
@@ -67,7 +67,7 @@ class Answer(Struct, frozen=True):
             capacity_bytes=whatif.capacity,
             placements=whatif.placements,
             limits=limits(whatif),
-            runs=[_run(run) for run in self.runs],
+            runs=self.runs,
             minimum_memory_bytes=own.memory if own else None,
             minimum_retries=own.retries if own and own.memory is not None else None,
             minimums=[
@@ -82,23 +82,6 @@ class Answer(Struct, frozen=True):
             ],
             cards=self.cards,
         )
-
-
-def _run(run: Run) -> ReplayRun:
-    return ReplayRun(
-        name=run.name,
-        settings=run.settings.text(),
-        without=run.change.without_text,
-        scale=run.change.scale_text,
-        peak_reserved_bytes=run.peak_reserved,
-        low_bytes=run.low,
-        high_bytes=run.high,
-        peak_allocated_bytes=run.peak_allocated,
-        retries=run.retries,
-        oom_event=run.oom_event,
-        avoided_oom_events=list(run.avoided),
-        note=run.note or None,
-    )
 
 
 def answer(timeline: DeviceTimeline, question: Question, masks: Masks) -> Answer:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from msgspec import Struct
 
 from snapreport.allocator.placement import Ascending
@@ -32,7 +30,6 @@ def minimum_memory(
     whatif: WhatIf,
     settings: AllocatorSettings,
     change: Change | None = None,
-    progress: Callable[[], None] | None = None,
     around: int = AROUND,
 ) -> Minimum:
     """Searches the minimum memory by bisection and tries ``around`` steps on either side.
@@ -40,43 +37,33 @@ def minimum_memory(
     The start is fresh: on another card the program would run from its beginning. Requests that failed in the recording
     have to succeed.
     """
-
-    def retries(memory: int | None) -> int | None:
-        """Retries on so much memory, None where a request fails."""
-        if progress is not None:
-            progress()
-        done = whatif.replay(settings, change, memory=Ascending(memory), start=FRESH)
-        return None if done.oom_event is not None or done.failed else done.retries
-
     free = whatif.replay(settings, change, memory=Ascending(None), start=FRESH)
-    if free.oom_event is not None or free.failed:
+    if free.failure is not None:
         return Minimum(settings, None, 0, True, free.peak_reserved)
     high = -(-free.peak_reserved // STEP)
     low = whatif.peak_allocated(change or Change()) // STEP - 1
-    tried: dict[int, int | None] = {high: retries(high * STEP)}
+    tried = {high: fits(whatif, settings, high * STEP, change)}
+
+    def runs(at: int) -> bool:
+        if at not in tried:
+            tried[at] = fits(whatif, settings, at * STEP, change)
+        return tried[at] is not None
+
     while high - low > 1:
         middle = (high + low) // 2
-        tried[middle] = retries(middle * STEP)
-        if tried[middle] is not None:
-            high = middle
-        else:
-            low = middle
+        low, high = (low, middle) if runs(middle) else (middle, high)
     monotone = True
     at = high - 1
     while at > 0 and at >= high - around:
-        if at not in tried:
-            tried[at] = retries(at * STEP)
-        if tried[at] is not None:
+        if runs(at):
             monotone, high = False, at
         at -= 1
     for above in range(high + 1, high + around + 1):
-        if above not in tried:
-            tried[above] = retries(above * STEP)
-        monotone = monotone and tried[above] is not None
+        monotone = runs(above) and monotone
     return Minimum(settings, high * STEP, tried[high] or 0, monotone, free.peak_reserved)
 
 
 def fits(whatif: WhatIf, settings: AllocatorSettings, memory: int, change: Change | None = None) -> int | None:
     """Retries of the trace on ``memory`` bytes for the allocator, None where it runs out of memory."""
     done = whatif.replay(settings, change, memory=Ascending(memory), start=FRESH)
-    return None if done.oom_event is not None or done.failed else done.retries
+    return done.retries if done.failure is None else None

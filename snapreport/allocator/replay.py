@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from msgspec import Struct, field
 
@@ -17,7 +15,7 @@ from snapreport.timeline.rounding import AllocatorRules
 from snapreport.timeline.state import State
 
 _BATCH = 50_000
-"""Operations between two reports of progress."""
+"""Operations that are made Python numbers at a time."""
 
 
 class Replayed(Struct):
@@ -39,6 +37,11 @@ class Replayed(Struct):
     contradictions: int = 0
     addresses: np.ndarray | None = None
     segment_events: list[tuple[int, str, int]] = field(default_factory=list)
+
+    @property
+    def failure(self) -> int | None:
+        """The first event whose request fails, whether it failed in the recording or not; None where all succeed."""
+        return self.oom_event if self.oom_event is not None else next(iter(self.failed), None)
 
 
 class _Logging(CachingAllocator):
@@ -64,7 +67,6 @@ def replay(
     sizes: np.ndarray | None = None,
     recorded_retries: bool = False,
     with_addresses: bool = False,
-    progress: Callable[[float], None] | None = None,
 ) -> Replayed:
     """Replays ``trace`` under ``settings`` on ``memory``.
 
@@ -104,14 +106,11 @@ def replay(
         keep = (kinds > ALLOC) | ~left_out[np.minimum(items, len(left_out) - 1)]
         kinds, items, events = kinds[keep], items[keep], events[keep]
     run = _Run(trace, allocator, memory, live, rules, rounded, streams, pools, recorded_retries, with_addresses)
-    count = len(kinds)
-    for at in range(0, count, _BATCH):
+    for at in range(0, len(kinds), _BATCH):
         if first_oom is not None:
             break
         part = slice(at, at + _BATCH)
         first_oom = run.operations(kinds[part].tolist(), items[part].tolist(), events[part].tolist())
-        if progress is not None:
-            progress(min(1.0, (at + _BATCH) / count))
     changes = allocator.log
     delta = [size if action in (SEGMENT_ALLOC, SEGMENT_MAP) else -size for _, action, size in changes]
     return Replayed(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -16,6 +16,7 @@ from snapreport.allocator.settings import AllocatorSettings, parse_settings
 from snapreport.allocator.start import start_state
 from snapreport.allocator.trace import Trace, trace_of
 from snapreport.allocator_facts import REPLAYS, TRIED_SETTINGS, sentence
+from snapreport.contracts.whatif import ReplayRun
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.curves import allocated_curve
 from snapreport.timeline.state import State
@@ -34,28 +35,6 @@ class Change(Struct, frozen=True):
     sizes: np.ndarray | None = None
     without_text: str | None = None
     scale_text: str | None = None
-
-
-class Run(Struct, frozen=True):
-    """One replay under one combination of settings.
-
-    peak_reserved, low, high: bytes, None where a request failed that did not fail in the recording: nothing is known
-    after it. low and high are the error bar. peak_allocated: requested bytes. oom_event: the first event whose request
-    fails. avoided: recorded ``oom`` events whose request succeeds. note: why there is no result, where there is none.
-    """
-
-    name: str
-    settings: AllocatorSettings
-    change: Change
-    peak_reserved: int | None
-    low: int | None
-    high: int | None
-    peak_allocated: int
-    retries: int
-    oom_event: int | None
-    avoided: tuple[int, ...] = ()
-    note: str = ""
-    replayed: Replayed | None = None
 
 
 class WhatIf:
@@ -117,18 +96,15 @@ class WhatIf:
         *,
         memory: Ascending | None = None,
         start: str | None = None,
-        progress: Callable[[float], None] | None = None,
     ) -> Replayed:
         """One replay. ``memory``: bytes in place of the device's."""
         change = change or Change()
         state = self.state if (start or self.start) == RECORDED else None
         memory = memory or Ascending(self.capacity)
-        return replay(
-            self.trace, settings, memory, start=state, without=change.without, sizes=change.sizes, progress=progress
-        )
+        return replay(self.trace, settings, memory, start=state, without=change.without, sizes=change.sizes)
 
     @cached_property
-    def baseline(self) -> Run:
+    def baseline(self) -> ReplayRun:
         """The recorded settings, replayed: the baseline of the other runs."""
         return self._spread(OWN, self.own, Change(), residual=0)
 
@@ -143,21 +119,20 @@ class WhatIf:
         if self._capacity is not None:
             done = self.replay(self.own, memory=Ascending(self.trace.capacity.bytes))
             return abs(done.peak_reserved - self.trace.peak_reserved)
-        return abs((self.baseline.peak_reserved or 0) - self.trace.peak_reserved)
+        return abs((self.baseline.peak_reserved_bytes or 0) - self.trace.peak_reserved)
 
-    def run(self, settings: AllocatorSettings, change: Change | None = None, name: str | None = None) -> Run:
+    def run(self, settings: AllocatorSettings, change: Change | None = None, name: str | None = None) -> ReplayRun:
         """A run with its error bar: the larger of the residual and the spread over placements and capacities."""
         change = change or Change()
         if settings.garbage_collection_threshold and settings.memory_fraction is None:
             if self.capacity is None:
-                allocated = self.peak_allocated(change)
                 note = sentence("notes", "needs_memory", option="--memory")
-                return Run(name or settings.text(), settings, change, None, None, None, allocated, 0, None, (), note)
+                return self._run(name or settings.text(), settings, change, note=note)
             settings = replace(settings, memory_fraction=1.0)
             name = settings.text() if name is None else f"{name},per_process_memory_fraction:1"
         return self._spread(name or settings.text(), settings, change, self.residual)
 
-    def standard(self, change: Change | None = None) -> list[Run]:
+    def standard(self, change: Change | None = None) -> list[ReplayRun]:
         """The usual settings, each on top of the recorded ones."""
         wanted = [parse_settings([text], self.own) for text in TRIED_SETTINGS]
         return [
@@ -177,18 +152,14 @@ class WhatIf:
         alloc, free = (allocations[name].to_numpy() for name in ("alloc_event", "free_event"))
         return int(allocated_curve(alloc, free, sizes, len(self.timeline.events)).max())
 
-    def _spread(self, name: str, settings: AllocatorSettings, change: Change, residual: int) -> Run:
+    def _spread(self, name: str, settings: AllocatorSettings, change: Change, residual: int) -> ReplayRun:
         done = [self.replay(settings, change, memory=memory) for memory in placements(self.capacity, self.placements)]
         first = done[0]
-        failed = [one for one in done if one.oom_event is not None]
-        oom = first.oom_event if first.oom_event is not None else (first.failed[0] if first.failed else None)
-        allocated = self.peak_allocated(change)
-        avoided = tuple(first.avoided)
         if first.oom_event is not None:
-            return Run(name, settings, change, None, None, None, allocated, first.retries, oom, avoided, "", first)
+            return self._run(name, settings, change, first)
         peaks = [one.peak_reserved for one in done if one.oom_event is None]
-        peak = first.peak_reserved
-        notes = [sentence("notes", "placements", failed=len(failed), tried=len(done))] if failed else []
+        peak, failed = first.peak_reserved, len(done) - len(peaks)
+        notes = [sentence("notes", "placements", failed=failed, tried=len(done))] if failed else []
         if self.lowest_capacity is not None:
             smallest = self.replay(settings, change, memory=Ascending(self.lowest_capacity))
             if smallest.oom_event is None:
@@ -198,8 +169,28 @@ class WhatIf:
                 peaks.append(self.lowest_capacity)
                 notes.append(sentence("notes", "lowest_capacity"))
         low, high = min(*peaks, peak - residual), max(*peaks, peak + residual)
-        return Run(
-            name, settings, change, peak, low, high, allocated, first.retries, oom, avoided, "; ".join(notes), first
+        return self._run(name, settings, change, first, (peak, low, high), "; ".join(notes))
+
+    def _run(
+        self,
+        name: str,
+        settings: AllocatorSettings,
+        change: Change,
+        done: Replayed | None = None,
+        reserved: tuple[int | None, int | None, int | None] = (None, None, None),
+        note: str = "",
+    ) -> ReplayRun:
+        return ReplayRun(
+            name,
+            settings.text(),
+            change.without_text,
+            change.scale_text,
+            *reserved,
+            self.peak_allocated(change),
+            done.retries if done else 0,
+            done.failure if done else None,
+            done.avoided if done else [],
+            note or None,
         )
 
 

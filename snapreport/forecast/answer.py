@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-import polars as pl
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -15,15 +14,12 @@ from snapreport.allocator.whatif import WhatIf
 from snapreport.contracts import plain
 from snapreport.contracts.fit import (
     AlignedRecordings,
-    Bend,
     CategoryGrowth,
     FitCheapest,
     FitDevice,
     FitDocument,
     FitPrediction,
     FitRecording,
-    FitRemedies,
-    FitRemedy,
     LargestValue,
     OtherRequests,
 )
@@ -31,9 +27,8 @@ from snapreport.errors import SnapshotError
 from snapreport.forecast.bends import peak_bends
 from snapreport.forecast.largest_value import largest_range, largest_value
 from snapreport.forecast.prediction import DeviceFit
-from snapreport.forecast.remedies import Remedy, RemedySearch
+from snapreport.forecast.remedies import RemedySearch
 from snapreport.snapshot import Snapshot, load
-from snapreport.timeline.operators import stack_labels
 
 BATCH = "batch"
 """The name of the number whose growth one recording shows."""
@@ -138,31 +133,11 @@ def _device(device: int, fit: DeviceFit, snapshot: Snapshot, question: Question)
         [prediction(fit, value, question.memory) for value in question.values],
         [_largest(fit, name, memory) for name, memory in question.memories],
         cheapest,
-        _bends(fit, question),
+        peak_bends(fit, question.values[0], question.values[-1]),
         _other_requests(fit),
         fit.left_out(),
         fit.workspace_bytes,
     )
-
-
-def _bends(fit: DeviceFit, question: Question) -> list[Bend]:
-    return [
-        Bend(
-            float(bend.value),
-            bend.before,
-            bend.after,
-            _line(fit, bend.own, bend.event_before),
-            _line(fit, bend.own, bend.event_after),
-        )
-        for bend in peak_bends(fit, question.values[0], question.values[-1])
-    ]
-
-
-def _line(fit: DeviceFit, own: int, event: int) -> str | None:
-    """The line of the allocation that reaches a peak."""
-    timeline = fit.whatifs[own].timeline
-    found = timeline.allocations.filter(pl.col("alloc_event") == event)
-    return (stack_labels(timeline.recording)[found["stack"][0]] or None) if len(found) else None
 
 
 def _other_requests(fit: DeviceFit) -> list[OtherRequests]:
@@ -212,20 +187,4 @@ def _cheapest(snapshot: Snapshot, fit: DeviceFit, memory: int | None) -> FitChea
     whatif = fit.whatifs[0]
     if not fit.is_estimate or memory is None or whatif.timeline.kind != "cuda" or not whatif.check.exact:
         return None
-    found = RemedySearch(snapshot, whatif, fit.settings).answer(memory)
-    sets = [
-        FitRemedies(
-            [_remedy(remedy) for remedy in one.remedies],
-            one.peak_allocated,
-            one.peak_reserved,
-            memory - one.peak_reserved,
-            one.retries,
-        )
-        for one in found.sets
-    ]
-    lowest = [_remedy(remedy) for remedy in found.lowest] if found.least is not None else []
-    return FitCheapest(memory, found.needed, found.fits, sets, found.least, lowest, found.ends_at_failure)
-
-
-def _remedy(remedy: Remedy) -> FitRemedy:
-    return FitRemedy(remedy.rule, remedy.do, remedy.effort, remedy.confidence, remedy.where)
+    return RemedySearch(snapshot, whatif, fit.settings).answer(memory)

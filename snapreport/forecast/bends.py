@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+import polars as pl
 
+from snapreport.contracts.fit import Bend
 from snapreport.forecast.prediction import DeviceFit, PeakMoment
+from snapreport.timeline.operators import stack_labels
 
 LEAST_CHANGE = 0.02
 """By which the bytes of one more unit must differ for a bend."""
@@ -12,21 +14,7 @@ MOST_MOMENTS = 40
 """Values whose peak is looked at: one costs a sum over the trace, 30 ms for a million events."""
 
 
-class PeakBend(Struct, frozen=True):
-    """From ``value`` on one more unit adds ``after`` bytes to the peak allocated, below it ``before``.
-
-    event_before, event_after: the moments of the peak, of the recording ``own`` (an index).
-    """
-
-    value: int
-    before: int
-    after: int
-    event_before: int
-    event_after: int
-    own: int
-
-
-def peak_bends(fit: DeviceFit, least: float, most: float) -> list[PeakBend]:
+def peak_bends(fit: DeviceFit, least: float, most: float) -> list[Bend]:
     """Those from ``least`` to ``most``, ascending; found by bisection, so that a bend and one back may be missed.
 
     Not where another recording becomes the nearest one: which kernels are taken between two is not known.
@@ -38,7 +26,7 @@ def peak_bends(fit: DeviceFit, least: float, most: float) -> list[PeakBend]:
             moments[value] = fit.peak_moment(value)
         return moments[value]
 
-    found: list[PeakBend] = []
+    found: list[Bend] = []
 
     def search(low: int, high: int) -> None:
         first, last = moment(low), moment(high)
@@ -51,7 +39,14 @@ def peak_bends(fit: DeviceFit, least: float, most: float) -> list[PeakBend]:
             return
         before, after = fit.growth_at(first, high), fit.growth_at(last, high)
         if first.own == last.own and abs(after - before) > LEAST_CHANGE * max(abs(before), abs(after)):
-            found.append(PeakBend(high, before, after, first.event, last.event, first.own))
+            found.append(Bend(float(high), before, after, _line(fit, first), _line(fit, last)))
 
     search(max(1, round(least)), round(most))
     return found
+
+
+def _line(fit: DeviceFit, moment: PeakMoment) -> str | None:
+    """The line of the allocation that reaches a peak."""
+    timeline = fit.whatifs[moment.own].timeline
+    found = timeline.allocations.filter(pl.col("alloc_event") == moment.event)
+    return (stack_labels(timeline.recording)[found["stack"][0]] or None) if len(found) else None

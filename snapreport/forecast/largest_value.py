@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from msgspec import Struct
 
 from snapreport.forecast.convolution_workspaces import FACTORS
@@ -52,21 +54,21 @@ def largest_value(fit: DeviceFit, memory: int, *, least: bool = False, workspace
 
     limit = int(fit.values[-1] * MOST)
     # What is allocated cannot exceed the memory: a bound that needs no replay of the allocator.
-    low, high = 0, limit + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        peak = fit.peak_allocated(middle, least=least, workspaces=workspaces)
-        low, high = (middle, high) if peak <= memory else (low, middle)
-    top = low
+    top = _last(limit, lambda value: fit.peak_allocated(value, least=least, workspaces=workspaces) <= memory)
     if top == limit and runs(top):
         return Largest(memory, top, True, tried[top])
-    low, high = 0, top + 1
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if runs(middle) else (low, middle)
-    found = tried_down_to = low
+    found = tried_down_to = _last(top, runs)
     while not fit.is_estimate and tried_down_to > max(1, found - AROUND):
         tried_down_to -= 1
         if not runs(tried_down_to):
             found = tried_down_to - 1
     return Largest(memory, found, False, tried.get(found) if found else None)
+
+
+def _last(most: int, holds: Callable[[int], bool]) -> int:
+    """The largest of 1 to ``most`` up to which a condition holds, 0 for none; by bisection."""
+    low, high = 0, most + 1
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if holds(middle) else (low, middle)
+    return low

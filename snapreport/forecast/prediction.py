@@ -184,7 +184,7 @@ class DeviceFit:
         confidence = self.confidence(value)
         room = ROOM if self.is_estimate and confidence != "measured" else 0.0
         ends = _range([allocated, *(self.traces[own].peak_allocated(other) for other in others)], room)
-        if _failed(done):
+        if done.failure is not None:
             return FitPrediction(value, allocated, *ends, None, None, None, None, None, confidence)
         peak = done.peak_reserved
         low, high = _range([peak, *(self._replay(own, other, None).peak_reserved for other in others)], room)
@@ -196,7 +196,7 @@ class DeviceFit:
         """
         own = self.nearest(value)
         done = self._replay(own, self._sizes(own, value, least=least, workspaces=workspaces), memory)
-        return None if _failed(done) else done.retries
+        return done.retries if done.failure is None else None
 
     def _sizes(self, own: int, value: float, *, least: bool = False, workspaces: float = 1.0) -> np.ndarray:
         """Int64 bytes by id of :attr:`SummedTrace.trace` at ``value``. Those of unknown growth grow with the value, so
@@ -288,7 +288,3 @@ class DeviceFit:
 
 def _range(peaks: list[int], room: float) -> tuple[int, int]:
     return round(min(peaks) * (1 - room)), round(max(peaks) * (1 + room))
-
-
-def _failed(done: Replayed) -> bool:
-    return done.oom_event is not None or bool(done.failed)

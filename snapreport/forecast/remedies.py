@@ -16,6 +16,7 @@ from snapreport.allocator.settings import AllocatorSettings, parse_settings
 from snapreport.allocator.whatif import FRESH, Change, WhatIf
 from snapreport.allocator_facts import TRIED_SETTINGS
 from snapreport.contracts.finding import Confidence
+from snapreport.contracts.fit import FitCheapest, FitRemedies, FitRemedy
 from snapreport.findings.advice import advice_at, advice_with_savings
 from snapreport.findings.advice_context import ONE_LINE, REWRITE, SETTING, SLOWER, Advice, AdviceContext, Effort
 from snapreport.findings.effort import place_of
@@ -54,31 +55,6 @@ class Remedy(Struct, frozen=True, eq=False):
     setting: str = ""
 
 
-class RemedySet(Struct, frozen=True):
-    """Remedies applied together, replayed. peaks: bytes. retries: of the replay."""
-
-    remedies: tuple[Remedy, ...]
-    peak_allocated: int
-    peak_reserved: int
-    retries: int
-
-
-class RemedyAnswer(Struct, frozen=True):
-    """needed: bytes for the allocator with which the program runs as it was recorded; None where that is not known.
-    fits: whether that is no more than ``memory``. sets: cheapest first, empty where the program fits as it is, or none
-    does. least: where none does, the least that any needs; lowest: the remedies of that one. ends_at_failure: the
-    recording ends where the program ran out of memory: what came after is not known.
-    """
-
-    memory: int
-    needed: int
-    fits: bool
-    sets: list[RemedySet]
-    least: int | None
-    lowest: tuple[Remedy, ...]
-    ends_at_failure: bool
-
-
 class RemedySearch:
     """Sets of remedies for one device of a recording; ``settings``: on top of the recorded ones."""
 
@@ -89,21 +65,20 @@ class RemedySearch:
         self.size = self.timeline.allocations["size"].to_numpy()
         self.remedies = [*_settings_to_try(settings), *self._advice(snapshot)]
 
-    def answer(self, memory: int) -> RemedyAnswer:
+    def answer(self, memory: int) -> FitCheapest:
         """Searches sets of up to :data:`MOST_REMEDIES`, cheapest first."""
         needed = self._needed(())
-        fits = needed <= memory and _runs(self._replay((), memory))
         ends = bool(self.timeline.oom_events)
-        if fits:
-            return RemedyAnswer(memory, needed, True, [], None, (), ends)
-        found: list[RemedySet] = []
+        if needed <= memory and self._replay((), memory).failure is None:
+            return FitCheapest(memory, needed, True, [], None, [], ends)
+        found: dict[tuple[Remedy, ...], FitRemedies] = {}
         lowest: tuple[Remedy, ...] = ()
         least_allocated = self.timeline.peak_bytes
         replays = MOST_REPLAYS if len(self.whatif.trace.kind) <= LONG_TRACE else REPLAYS_OF_LONG_TRACES
         for chosen in self._by_cost():
             if len(found) == WANTED or not replays:
                 break
-            if any(set(one.remedies) <= set(chosen) for one in found):
+            if any(set(fewer) <= set(chosen) for fewer in found):
                 continue
             allocated = self.peak_allocated(chosen)
             if allocated < least_allocated:
@@ -112,10 +87,12 @@ class RemedySearch:
                 continue
             replays -= 1
             done = self._replay(chosen, memory)
-            if _runs(done):
-                found.append(RemedySet(chosen, allocated, done.peak_reserved, done.retries))
-        least = None if found else min(self._needed(lowest), needed)
-        return RemedyAnswer(memory, needed, False, found, least, lowest, ends)
+            if done.failure is None:
+                reserved = done.peak_reserved
+                found[chosen] = FitRemedies(_rows(chosen), allocated, reserved, memory - reserved, done.retries)
+        if found:
+            return FitCheapest(memory, needed, False, list(found.values()), None, [], ends)
+        return FitCheapest(memory, needed, False, [], min(self._needed(lowest), needed), _rows(lowest), ends)
 
     def peak_allocated(self, chosen: Sequence[Remedy]) -> int:
         """Bytes, without a replay of the allocator."""
@@ -202,8 +179,8 @@ class RemedySearch:
         return settings, Change(None if sizes.all() else sizes == 0, sizes)
 
 
-def _runs(done: Replayed) -> bool:
-    return done.oom_event is None and not done.failed
+def _rows(chosen: Sequence[Remedy]) -> list[FitRemedy]:
+    return [FitRemedy(one.rule, one.do, one.effort, one.confidence, one.where) for one in chosen]
 
 
 def _settings_to_try(own: AllocatorSettings) -> list[Remedy]:

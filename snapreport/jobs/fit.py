@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from msgspec import Struct, field
-
 from snapreport import progress
 from snapreport.contracts.fit import FirstRank, FitDocument, FitPrediction, FitRank
 from snapreport.errors import SnapshotError
@@ -27,7 +25,7 @@ def fit_job(jobs: Sequence[Job], question: Question, read: Callable[[str], Snaps
     common = sorted(set.intersection(*(set(of_job) for of_job in paths)))
     if not common:
         raise SnapshotError("the jobs have no rank in common")
-    firsts = [_First(card, memory) for card, memory in question.memories]
+    firsts = [FirstRank(card, memory, None, None, None, False) for card, memory in question.memories]
     ranks: list[FitRank] = []
     with progress.stage("replaying", len(common), "ranks") as bar:
         for rank in common:
@@ -38,42 +36,28 @@ def fit_job(jobs: Sequence[Job], question: Question, read: Callable[[str], Snaps
                 if reason is None:
                     predictions = [prediction(fit, value, question.memory) for value in question.values]
                     for first in firsts:
-                        first.look_at(rank, device, fit)
+                        _look_at(first, rank, device, fit)
                 ranks.append(FitRank(rank, device, reason, predictions))
             bar.advance(1)
     shown = firsts[0].rank if firsts[0].rank is not None else common[0]
     document = fit_document([read(of_job[shown]) for of_job in paths], question)
-    document.ranks, document.first_to_fail = ranks, [first.row() for first in firsts]
+    document.ranks, document.first_to_fail = ranks, firsts
     return document
 
 
-class _First(Struct):
-    """The rank that fails first in ``memory`` bytes, of those looked at, and others that fail at the same value."""
+def _look_at(first: FirstRank, rank: int, device: int, fit: DeviceFit) -> None:
+    """Takes the rank if it fails at a smaller value than the ranks before it.
 
-    card: str | None
-    memory: int
-    rank: int | None = None
-    device: int | None = None
-    value: int = 0
-    is_limit: bool = False
-    tied: list[int] = field(default_factory=list)
-
-    def look_at(self, rank: int, device: int, fit: DeviceFit) -> None:
-        """Takes the rank if it fails at a smaller value than the ranks before it.
-
-        Replaying two values is enough for most: a rank that runs at the first rank's largest value and the one after
-        it fails later.
-        """
-        values = range(max(1, self.value), self.value + 2)
-        if self.rank is not None and all(fit.retries(value, self.memory) is not None for value in values):
-            return
-        found = largest_value(fit, self.memory)
-        if self.rank is None or found.value < self.value:
-            self.rank, self.device, self.value, self.is_limit = rank, device, found.value, found.is_limit
-            self.tied = []
-        elif found.value == self.value and rank not in (self.rank, *self.tied):
-            self.tied.append(rank)
-
-    def row(self) -> FirstRank:
-        value = float(self.value) if self.value else None
-        return FirstRank(self.card, self.memory, self.rank, self.device, value, self.is_limit, self.tied)
+    Replaying two values is enough for most: a rank that runs at the first rank's largest value and the one after
+    it fails later.
+    """
+    value, memory = int(first.value or 0), first.memory_bytes
+    tried = range(max(1, value), value + 2)
+    if first.rank is not None and all(fit.retries(one, memory) is not None for one in tried):
+        return
+    found = largest_value(fit, memory)
+    if first.rank is None or found.value < value:
+        first.rank, first.device, first.is_limit, first.tied_ranks = rank, device, found.is_limit, []
+        first.value = float(found.value) if found.value else None
+    elif found.value == value and rank not in (first.rank, *first.tied_ranks):
+        first.tied_ranks.append(rank)

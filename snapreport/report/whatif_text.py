@@ -8,8 +8,8 @@ from snapreport import terminal
 from snapreport.allocator.cards import CARDS, CONTEXT
 from snapreport.allocator.document import Answer, limits, start_text
 from snapreport.allocator.minimum import Minimum
-from snapreport.allocator.whatif import Run, WhatIf
-from snapreport.contracts.whatif import CardFit
+from snapreport.allocator.whatif import WhatIf
+from snapreport.contracts.whatif import CardFit, ReplayRun
 from snapreport.number_format import bytes_text, count_text, device_name, plural, share_text
 
 _HEADER = ("settings", "peak reserved", "change", "error bar", "peak allocated", "retries", "out of memory")
@@ -72,7 +72,7 @@ def _table(answer: Answer) -> list[str]:
         recorded_oom,
     )
     rows: list[tuple[str, ...]] = [_HEADER, first]
-    base = runs[0].peak_reserved
+    base = runs[0].peak_reserved_bytes
     rows += [_row(run, base, index > 0) for index, run in enumerate(runs)]
     lines = terminal.aligned(rows)
     notes = [_error_bar(whatif), *(f"{run.name}: {run.note}." for run in runs if run.note)]
@@ -92,21 +92,20 @@ def _failure(event: int | None) -> str:
     return "no" if event is None else "at the start" if event < 0 else f"event {count_text(event)}"
 
 
-def _row(run: Run, base: int | None, compared: bool) -> tuple[str, ...]:
+def _row(run: ReplayRun, base: int | None, compared: bool) -> tuple[str, ...]:
     name = run.name if compared else f"{run.name}, replayed"
-    if run.change.without_text:
-        name += f", without {run.change.without_text}"
-    if run.change.scale_text:
-        name += f", scale {run.change.scale_text}"
-    allocated = bytes_text(run.peak_allocated)
+    if run.without:
+        name += f", without {run.without}"
+    if run.scale:
+        name += f", scale {run.scale}"
+    allocated, retries = bytes_text(run.peak_allocated_bytes or 0), count_text(run.retries or 0)
     oom = _failure(run.oom_event)
-    if run.peak_reserved is None:
-        return (name, "-", "", "", allocated, "-" if run.note else count_text(run.retries), "-" if run.note else oom)
-    change = _change(run.peak_reserved, base) if compared and base is not None else ""
-    assert run.low is not None
-    assert run.high is not None
-    bar = "none" if run.low == run.high else f"{bytes_text(run.low)} to {bytes_text(run.high)}"
-    return (name, bytes_text(run.peak_reserved), change, bar, allocated, count_text(run.retries), oom)
+    peak, low, high = run.peak_reserved_bytes, run.low_bytes, run.high_bytes
+    if peak is None or low is None or high is None:
+        return (name, "-", "", "", allocated, "-" if run.note else retries, "-" if run.note else oom)
+    change = _change(peak, base) if compared and base is not None else ""
+    bar = "none" if low == high else f"{bytes_text(low)} to {bytes_text(high)}"
+    return (name, bytes_text(peak), change, bar, allocated, retries, oom)
 
 
 def _card_table(answer: Answer, found: Sequence[Minimum]) -> list[str]:

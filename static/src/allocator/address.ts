@@ -7,11 +7,7 @@ const WORD = 2 ** 32
 
 /** Numbers counted from `high` * 2**32: exact while all addresses of a device lie within 2**53 bytes, as those of a process do. */
 export class AddressSpace {
-  readonly high: number
-
-  constructor(high: number) {
-    this.high = high
-  }
+  constructor(readonly high: number) {}
 
   of(hi: number, lo: number): number {
     return (hi - this.high) * WORD + lo

@@ -71,8 +71,6 @@ export function hasAddresses(data: DeviceData): boolean {
 }
 
 class Walk {
-  private readonly data: Recorded
-  private readonly rules: Rules
   private readonly replay: Replayed
   /** Distinct addresses, ascending, and which of them each allocation has. */
   private readonly addresses: Float64Array
@@ -89,9 +87,11 @@ class Walk {
   /** Large blocks from before the trace whose remainder is not known yet. */
   private readonly open: Uint8Array
 
-  constructor(data: Recorded, info: DeviceInfo, rules: Rules) {
-    this.data = data
-    this.rules = rules
+  constructor(
+    private readonly data: Recorded,
+    info: DeviceInfo,
+    private readonly rules: Rules,
+  ) {
     const { N, P } = data
     const space = addressSpaceOf(data)
     const address = new Float64Array(N)

@@ -99,8 +99,6 @@ function liveByAddress({ order, orderStart, orderEnd }: Replay, position: number
 const RUN_GAP = 2 ** 20
 
 class Builder {
-  private readonly replay: Replay
-  private readonly position: number
   private readonly row: number[] = []
   private readonly start: number[] = []
   private readonly end: number[] = []
@@ -120,9 +118,12 @@ class Builder {
   private outsideBytes = 0
   private requested = -1
 
-  constructor(replay: Replay, position: number, segments: number, live: number) {
-    this.replay = replay
-    this.position = position
+  constructor(
+    private readonly replay: Replay,
+    private readonly position: number,
+    segments: number,
+    live: number,
+  ) {
     const most = 2 * live + segments
     this.blockStart = new Float64Array(most)
     this.blockEnd = new Float64Array(most)

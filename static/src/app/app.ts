@@ -37,7 +37,6 @@ export function startApp(client: DataClient, root: HTMLElement): Controller {
 
 class App implements Controller {
   readonly ready: Promise<void>
-  private readonly client: DataClient
   private readonly store: Store
   private readonly timeline: TimelineView
   private readonly stage: Stage
@@ -62,8 +61,10 @@ class App implements Controller {
   /** The query of the chip that is pointed at. */
   private previewed: string | null = null
 
-  constructor(client: DataClient, root: HTMLElement) {
-    this.client = client
+  constructor(
+    private readonly client: DataClient,
+    root: HTMLElement,
+  ) {
     const start = startState(client)
     this.store = new Store(readHash(location.hash, start, client.devices.length))
     this.timeline = new TimelineView(client, this.store)
@@ -185,7 +186,7 @@ class App implements Controller {
     root.hidden = false
     document.body.prepend(skipLink())
     document.body.classList.add('with-app')
-    const themeButton = h('button', { type: 'button', class: 'theme-button' })
+    const themeButton = h('button', { class: 'theme-button' })
     ;(document.getElementById('top') ?? root).append(themeButton)
     bindTheme(this.store, themeButton, () => this.themeChanged())
     bindHash(this.store, start, client.devices.length)

@@ -7,10 +7,6 @@ import { HAS_LINKS, keeping, MARKS, type Mark, readHash, readMarks, writeHash, w
 export class Bookmarks {
   /** The button and, under it, the popover. */
   readonly element: HTMLElement
-  private readonly store: Store
-  private readonly start: State
-  private readonly devices: number
-  private readonly suggest: () => string
   private readonly button: HTMLButtonElement
   private readonly popover = h('div', {
     class: 'popover floating marks',
@@ -25,15 +21,15 @@ export class Bookmarks {
   private renaming = -1
 
   /** start: the state of a report that was just opened. suggest: a name for what is on screen. */
-  constructor(store: Store, start: State, devices: number, suggest: () => string) {
-    this.store = store
-    this.start = start
-    this.devices = devices
-    this.suggest = suggest
+  constructor(
+    private readonly store: Store,
+    private readonly start: State,
+    private readonly devices: number,
+    private readonly suggest: () => string,
+  ) {
     this.button = h(
       'button',
       {
-        type: 'button',
         'aria-haspopup': 'dialog',
         'aria-expanded': 'false',
         title: 'Bookmarks of views (K)',
@@ -132,23 +128,14 @@ export class Bookmarks {
       h(
         'button',
         {
-          type: 'button',
           class: 'link clip fill mark-go',
           title: mark.hash || 'the report as it opens',
           onclick: () => this.go(mark),
         },
         mark.name,
       ),
-      h(
-        'button',
-        { type: 'button', 'aria-label': `Rename ${mark.name}`, title: 'Rename', onclick: () => this.rename(i) },
-        '✎',
-      ),
-      h(
-        'button',
-        { type: 'button', 'aria-label': `Remove ${mark.name}`, title: 'Remove', onclick: () => this.remove(i) },
-        '✕',
-      ),
+      h('button', { 'aria-label': `Rename ${mark.name}`, title: 'Rename', onclick: () => this.rename(i) }, '✎'),
+      h('button', { 'aria-label': `Remove ${mark.name}`, title: 'Remove', onclick: () => this.remove(i) }, '✕'),
     )
   }
 

@@ -117,7 +117,7 @@ function heldPart({ store }: DetailsParts, data: DeviceData, stacks: Stacks, eve
       {},
       h(
         'button',
-        { type: 'button', class: 'quiet small row held', title, onclick: run },
+        { class: 'quiet small row held', title, onclick: run },
         h('span', { class: 'clip fill' }, name),
         h('span', { class: 'held-bytes' }, `${formatBytes(bytes)}  ${formatShare(bytes, total)}`),
       ),

@@ -37,7 +37,6 @@ export function rangeDetails(
         h(
           'button',
           {
-            type: 'button',
             class: 'link',
             title: framesLine(stacks, stack) ?? '',
             onclick: () => store.set({ stack, query: `stack:${stack}` }),
@@ -72,9 +71,9 @@ export function rangeDetails(
     h(
       'p',
       { class: 'details-actions' },
-      h('button', { type: 'button', onclick: toTable }, `${plural(used.length, 'stack')} in the table`),
+      h('button', { onclick: toTable }, `${plural(used.length, 'stack')} in the table`),
       ' ',
-      h('button', { type: 'button', onclick: () => store.close() }, 'Clear the range'),
+      h('button', { onclick: () => store.close() }, 'Clear the range'),
     ),
     used.length > 0 && h('h3', {}, 'By stack'),
     list,

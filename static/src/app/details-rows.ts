@@ -130,7 +130,6 @@ export function allocationLink(scene: Scene, id: number, links: Links): HTMLElem
   return h(
     'button',
     {
-      type: 'button',
       class: 'link',
       'data-allocation': id,
       title: 'Select this allocation',
@@ -164,7 +163,7 @@ export function momentLink(scene: Scene, event: number, links: Links): HTMLEleme
     {},
     h(
       'button',
-      { type: 'button', class: 'link', title: 'Show this event', onclick: () => links.showEvent(event) },
+      { class: 'link', title: 'Show this event', onclick: () => links.showEvent(event) },
       `event ${formatCount(event)}`,
     ),
     time && h('span', { class: 'soft', title: time }, ` ${time}`),

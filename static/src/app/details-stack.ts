@@ -61,7 +61,6 @@ export function stackDetails(
   const filter = h(
     'button',
     {
-      type: 'button',
       'aria-pressed': String(isFilter),
       title: 'Highlight the allocations of this stack, in every view',
       onclick: () => store.set({ query: isFilter ? '' : query }),
@@ -94,7 +93,7 @@ function othersPart(store: Store, data: DeviceData, stacks: Stacks, { mask, quer
     const label = `${formatBytes(share[of])}  ${nameOfStack(stacks, share.stack)}`
     const go = () => store.set({ stack: share.stack })
     const title = framesLine(stacks, share.stack) ?? ''
-    list.append(h('li', {}, h('button', { type: 'button', class: 'link', title, onclick: go }, label)))
+    list.append(h('li', {}, h('button', { class: 'link', title, onclick: go }, label)))
   }
   const hidden = others.length - OTHERS_SHOWN
   return [

@@ -24,9 +24,7 @@ interface Content {
 
 export class DetailsPanel {
   readonly element = h('aside', { class: 'details', 'aria-label': 'Details', tabindex: 0, hidden: true })
-  private readonly store: Store
   private readonly links: Links
-  private readonly address: () => string
   private readonly readLines: () => Promise<SourceLines | null>
   private source: SourceLines | null = null
   private isReadingSource = false
@@ -37,14 +35,12 @@ export class DetailsPanel {
 
   /** onShow brings an event into view; address gives the link to what is on screen; source reads the lines that the report holds. */
   constructor(
-    store: Store,
+    private readonly store: Store,
     onShow: (event: number) => void,
-    address: () => string,
+    private readonly address: () => string,
     source: () => Promise<SourceLines | null>,
   ) {
-    this.store = store
     this.links = { showEvent: onShow, select: (id) => store.set({ select: id }) }
-    this.address = address
     this.readLines = source
   }
 
@@ -166,7 +162,6 @@ export class DetailsPanel {
         h(
           'button',
           {
-            type: 'button',
             class: 'close',
             'aria-label': 'Close details (Escape)',
             title: 'Close (Escape)',
@@ -186,7 +181,7 @@ export class DetailsPanel {
     if (!failure) return null
     return h(
       'button',
-      { type: 'button', class: 'link back', onclick: () => this.store.set({ oom: failure.event }) },
+      { class: 'link back', onclick: () => this.store.set({ oom: failure.event }) },
       `‹ Out of memory: ${formatBytes(failure.requested)} requested`,
     )
   }

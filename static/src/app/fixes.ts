@@ -72,7 +72,7 @@ export class Fixes {
         'header',
         { class: 'row' },
         h('h2', {}, 'Try a fix'),
-        h('button', { type: 'button', class: 'close', 'aria-label': 'Close fixes', onclick: close }, '✕'),
+        h('button', { class: 'close', 'aria-label': 'Close fixes', onclick: close }, '✕'),
       ),
       this.result,
       this.list,
@@ -261,7 +261,7 @@ export class Fixes {
       'p',
       { class: 'fix-fails' },
       `Fails with ${room}: `,
-      h('button', { type: 'button', class: 'link', onclick: show }, `event ${formatCount(failedEvent!)}`),
+      h('button', { class: 'link', onclick: show }, `event ${formatCount(failedEvent!)}`),
       ` requests ${formatBytes(size)} in `,
       h('code', {}, describeStack(stacks, stack) ?? 'no stack trace'),
     )

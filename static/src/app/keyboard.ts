@@ -237,7 +237,7 @@ export class HelpDialog {
         'header',
         { class: 'row' },
         h('h2', {}, 'Keys and mouse'),
-        h('button', { type: 'button', class: 'close', 'aria-label': 'Close help', onclick: () => this.close() }, '✕'),
+        h('button', { class: 'close', 'aria-label': 'Close help', onclick: () => this.close() }, '✕'),
       ),
       this.columns,
     )

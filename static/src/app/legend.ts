@@ -34,7 +34,6 @@ interface Shown {
 export class Legend {
   readonly element: HTMLElement
   private readonly toggle = h('button', {
-    type: 'button',
     class: 'quiet small legend-toggle',
     'aria-controls': 'legend-entries',
   })
@@ -185,7 +184,7 @@ export class Legend {
       const numbers = h('span', { class: 'legend-numbers' })
       const button = h(
         'button',
-        { type: 'button', class: 'quiet small row', disabled: keyQuery === null },
+        { class: 'quiet small row', disabled: keyQuery === null },
         h('span', { class: 'swatch', 'aria-hidden': 'true' }),
         frameLabel(name),
         numbers,

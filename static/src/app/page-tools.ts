@@ -37,27 +37,25 @@ interface Parts {
 export class PageTools {
   readonly element: HTMLElement
   readonly bookmarks: Bookmarks
-  private readonly parts: Parts
   private readonly save: HTMLButtonElement
   private readonly fixesButton: HTMLButtonElement
   private readonly storyButton: HTMLButtonElement
 
-  constructor(parts: Parts) {
-    this.parts = parts
+  constructor(private readonly parts: Parts) {
     this.bookmarks = new Bookmarks(parts.store, parts.start, parts.client.devices.length, () => this.nameOfView())
     this.save = h(
       'button',
-      { type: 'button', title: 'Save the view as a picture (PNG)', onclick: () => void this.savePicture() },
+      { title: 'Save the view as a picture (PNG)', onclick: () => void this.savePicture() },
       'PNG',
     )
     this.fixesButton = h(
       'button',
-      { type: 'button', title: 'Try remedies and settings; list the findings', onclick: () => parts.fixes.toggle() },
+      { title: 'Try remedies and settings; list the findings', onclick: () => parts.fixes.toggle() },
       'Fixes',
     )
     this.storyButton = h(
       'button',
-      { type: 'button', title: 'Step through what happened and what would help', onclick: () => parts.story.toggle() },
+      { title: 'Step through what happened and what would help', onclick: () => parts.story.toggle() },
       'Story',
     )
     const ticket = copyButton('Ticket', () => this.ticket(), 'Copy verdict, stack, remedies and a link as Markdown')

@@ -40,7 +40,6 @@ export class SearchBox {
   })
   /** On the timeline: the matches alone, stacked from zero. */
   private readonly only = h('button', {
-    type: 'button',
     class: 'small',
     title: 'Stack the matches alone, from zero',
     hidden: true,

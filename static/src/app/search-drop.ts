@@ -100,7 +100,6 @@ export class SearchHelp {
     this.button = h(
       'button',
       {
-        type: 'button',
         class: 'quiet small search-help-button',
         title: 'What can be searched',
         'aria-label': 'What can be searched',
@@ -119,7 +118,6 @@ export class SearchHelp {
           h(
             'button',
             {
-              type: 'button',
               onclick: () => {
                 this.close()
                 put(query)

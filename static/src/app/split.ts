@@ -154,7 +154,6 @@ export class SecondPane {
   readonly store: Store
   readonly timeline: TimelineView
   readonly stage: Stage
-  private readonly page: Page
   private readonly device = h('select', { 'aria-label': 'Device of the second pane', title: 'Device' })
   private readonly title = h('span', {})
   private readonly link: HTMLElement
@@ -165,8 +164,10 @@ export class SecondPane {
   private requested = -1
   private follows = false
 
-  constructor(page: Page, second: Second) {
-    this.page = page
+  constructor(
+    private readonly page: Page,
+    second: Second,
+  ) {
     const { client, store } = page
     this.store = new Store(stateOfSecond(store.state, second, client.devices))
     this.timeline = new TimelineView(client, this.store)
@@ -187,7 +188,7 @@ export class SecondPane {
     this.linked.addEventListener('change', () => this.change({ apart: !this.linked.checked, x: this.store.state.x }))
     this.stacked = h(
       'button',
-      { type: 'button', title: 'One over the other', onclick: () => this.change({ stacked: !this.second.stacked }) },
+      { title: 'One over the other', onclick: () => this.change({ stacked: !this.second.stacked }) },
       '⇅',
     )
     this.stacked.setAttribute('aria-label', 'One over the other')
@@ -200,11 +201,7 @@ export class SecondPane {
       this.title,
       this.link,
       this.stacked,
-      h(
-        'button',
-        { type: 'button', title: 'Close the second pane (L)', 'aria-label': 'Close', onclick: () => this.close() },
-        '×',
-      ),
+      h('button', { title: 'Close the second pane (L)', 'aria-label': 'Close', onclick: () => this.close() }, '×'),
     )
     this.element = h(
       'section',

@@ -24,7 +24,6 @@ export class Stage {
   readonly prerender = new Prerender()
   /** The controls of the view on screen. */
   readonly tools = h('div', { class: 'row wrap view-tools', hidden: true })
-  private readonly parts: ViewParts
   private readonly views = new Map<ViewName, View>()
   /** Views that the reader was shown. */
   private readonly shown = new Set<ViewName>()
@@ -50,10 +49,9 @@ export class Stage {
 
   /** onError: called when the views' code cannot be loaded. */
   constructor(
-    parts: ViewParts,
+    private readonly parts: ViewParts,
     private readonly onError: (error: unknown) => void,
   ) {
-    this.parts = parts
     new ResizeObserver(
       () => this.current && this.context && this.sizeNow() !== this.size && this.showNow(this.current, this.context),
     ).observe(this.element)

@@ -82,7 +82,7 @@ export class Story {
   }
 
   private button(label: string, title: string, onclick: () => void): HTMLButtonElement {
-    return h('button', { type: 'button', class: 'small', title, 'aria-label': title, onclick }, label)
+    return h('button', { class: 'small', title, 'aria-label': title, onclick }, label)
   }
 
   private close(): void {

@@ -43,27 +43,21 @@ export class Toolbar {
   private readonly split: HTMLButtonElement
   private readonly timelineTools: HTMLElement
   private readonly colour: ColourSelect
-  private readonly client: DataClient
   private readonly viewRow: HTMLElement
 
   /** viewTools: the controls of the view on screen; pageTools: those of all views. */
   constructor(
-    client: DataClient,
+    private readonly client: DataClient,
     store: Store,
     actions: ToolbarActions,
     viewTools: readonly HTMLElement[],
     pageTools: readonly HTMLElement[],
   ) {
-    this.client = client
     this.colour = new ColourSelect(store)
     const tabs = h('div', { class: 'tabs', role: 'tablist', 'aria-label': 'Views' })
     const views = viewsOf(client)
     for (const view of views) {
-      const tab = h(
-        'button',
-        { type: 'button', role: 'tab', id: `tab-${view}`, onclick: () => store.set({ view }) },
-        TITLES[view],
-      )
+      const tab = h('button', { role: 'tab', id: `tab-${view}`, onclick: () => store.set({ view }) }, TITLES[view])
       tab.addEventListener('keydown', (event) => {
         if (event.key !== 'ArrowLeft' && event.key !== 'ArrowRight') return
         event.stopPropagation()
@@ -86,19 +80,18 @@ export class Toolbar {
       ['event', 'Events'],
       ['time', 'Time'],
     ] as const) {
-      const button = h('button', { type: 'button', onclick: () => actions.setAxis(axis) }, label)
+      const button = h('button', { onclick: () => actions.setAxis(axis) }, label)
       this.axes.set(axis, button)
       axisGroup.append(button)
     }
     this.box = h(
       'button',
-      { type: 'button', 'aria-pressed': 'false', title: 'Zoom to a box by plain drag (B)', onclick: actions.toggleBox },
+      { 'aria-pressed': 'false', title: 'Zoom to a box by plain drag (B)', onclick: actions.toggleBox },
       'Box zoom',
     )
     this.ruler = h(
       'button',
       {
-        type: 'button',
         'aria-pressed': 'false',
         title: 'Measure bytes and time by plain drag (R)',
         onclick: actions.toggleRuler,
@@ -107,16 +100,16 @@ export class Toolbar {
     )
     this.oom = h(
       'button',
-      { type: 'button', class: 'alarm', title: 'Go to the next out-of-memory error (O)', onclick: actions.goToOom },
+      { class: 'alarm', title: 'Go to the next out-of-memory error (O)', onclick: actions.goToOom },
       'OOM',
     )
     this.timelineTools = h(
       'div',
       { class: 'row wrap' },
       axisGroup,
-      h('button', { type: 'button', title: 'Go to the peak (P)', onclick: actions.goToPeak }, 'Peak'),
+      h('button', { title: 'Go to the peak (P)', onclick: actions.goToPeak }, 'Peak'),
       this.oom,
-      h('button', { type: 'button', title: 'Show everything (0)', onclick: actions.fit }, 'Fit'),
+      h('button', { title: 'Show everything (0)', onclick: actions.fit }, 'Fit'),
       this.box,
       this.ruler,
     )
@@ -124,7 +117,6 @@ export class Toolbar {
     const help = h(
       'button',
       {
-        type: 'button',
         class: 'help-button',
         title: 'Keys and mouse (?)',
         'aria-label': 'Keys and mouse',
@@ -135,7 +127,6 @@ export class Toolbar {
     this.split = h(
       'button',
       {
-        type: 'button',
         'aria-pressed': 'false',
         title: 'Split: another device or another moment beside this one (L)',
         onclick: actions.toggleSecond,
@@ -161,7 +152,6 @@ export class Toolbar {
     const menuButton = h(
       'button',
       {
-        type: 'button',
         class: 'menu-button',
         'aria-expanded': 'false',
         'aria-controls': 'toolbar-menu',

@@ -12,13 +12,11 @@ const TYPES = { u8: Uint8Array, u16: Uint16Array, u32: Uint32Array, i32: Int32Ar
 
 export class DecodedBlob {
   readonly header: Record<string, unknown>
-  readonly bytes: Uint8Array
   private readonly entries = new Map<string, { entry: Entry; offset: number }>()
 
-  constructor(bytes: Uint8Array) {
+  constructor(readonly bytes: Uint8Array) {
     const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.byteLength)
     const length = view.getUint32(0, true)
-    this.bytes = bytes
     this.header = JSON.parse(new TextDecoder().decode(bytes.subarray(4, 4 + length)))
     let offset = 4 + length
     for (const entry of this.header.columns as Entry[]) {

@@ -13,8 +13,6 @@ export interface Target {
 }
 
 export class GlContext {
-  readonly canvas: HTMLCanvasElement
-  readonly gl: WebGL2RenderingContext
   /** No graphics card behind it: every pixel costs processor time. */
   readonly isSoftware: boolean
   /** Grows with every restored context. An object created for an older generation is lost and must be created again. */
@@ -23,9 +21,10 @@ export class GlContext {
   onRestored: () => void = () => {}
   private lost = false
 
-  private constructor(canvas: HTMLCanvasElement, gl: WebGL2RenderingContext) {
-    this.canvas = canvas
-    this.gl = gl
+  private constructor(
+    readonly canvas: HTMLCanvasElement,
+    readonly gl: WebGL2RenderingContext,
+  ) {
     this.isSoftware = isSoftwareRenderer(gl)
     canvas.addEventListener('webglcontextlost', (event) => {
       event.preventDefault() // without this the browser never restores it

@@ -25,14 +25,12 @@ export function flatContext(canvas: HTMLCanvasElement): CanvasRenderingContext2D
 export class FlatStage extends TileStage<Pixels> {
   readonly quadsPerFrame = QUADS_PER_FRAME
   readonly isSoftware = true
-  private readonly ctx: CanvasRenderingContext2D
   private rgba: Uint8Array = new Uint8Array(4)
   private background: readonly [number, number, number] = [1, 1, 1]
   private version = 0
 
-  constructor(ctx: CanvasRenderingContext2D) {
+  constructor(private readonly ctx: CanvasRenderingContext2D) {
     super(BUDGET_BYTES)
-    this.ctx = ctx
   }
 
   isReady(): boolean {

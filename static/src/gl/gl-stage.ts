@@ -26,16 +26,14 @@ export class GlStage extends TileStage<Texture> {
   readonly isSoftware
   protected override readonly quadsPerPicture
   shown: Shown = { parts: [], pictures: [], fast: false, background: [1, 1, 1] }
-  private readonly context: GlContext
   private readonly painter: TilePainter
   private readonly blitter: Blitter
   private rgba: Uint8Array = new Uint8Array(4)
   /** Pixels of the last picture, for the next. */
   private spare: Uint32Array | null = null
 
-  constructor(context: GlContext) {
+  constructor(private readonly context: GlContext) {
     super(TEXTURE_BUDGET_BYTES)
-    this.context = context
     this.isSoftware = context.isSoftware
     this.quadsPerPicture = context.isSoftware ? QUADS_PER_UPLOAD : 1000
     this.quadsPerFrame = QUADS_PER_FRAME[context.isSoftware ? 'software' : 'card']
@@ -180,13 +178,11 @@ const FAST = `${HEAD}void main() {
 const WIDE_PIXELS = 5
 
 class Blitter {
-  private readonly context: GlContext
   private readonly programs: Record<'smooth' | 'wide' | 'fast', Program>
   private generation = 0
   private array: WebGLVertexArrayObject | null = null
 
-  constructor(context: GlContext) {
-    this.context = context
+  constructor(private readonly context: GlContext) {
     this.programs = {
       smooth: new Program(context, VERTEX, SMOOTH),
       wide: new Program(context, VERTEX, WIDE),

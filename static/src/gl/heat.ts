@@ -59,7 +59,6 @@ void main() {
 }`
 
 export class HeatPainter {
-  private readonly context: GlContext
   private readonly program: Program
   private generation = 0
   private array: WebGLVertexArrayObject | null = null
@@ -68,8 +67,7 @@ export class HeatPainter {
   private cells: HeatCells | null = null
   private palette: Uint8Array | null = null
 
-  constructor(context: GlContext) {
-    this.context = context
+  constructor(private readonly context: GlContext) {
     this.program = new Program(context, VERTEX, FRAGMENT)
   }
 

@@ -5,20 +5,17 @@ import type { Raster } from './flat-stage'
 import type { Surface } from './tile-stage'
 
 export class Program {
-  private readonly context: GlContext
-  private readonly vertex: string
-  private readonly fragment: string
   private generation = 0
   private checked = false
   private program: WebGLProgram | null = null
   private readonly uniforms = new Map<string, WebGLUniformLocation | null>()
 
   /** Sources without the version line. Vertex inputs give their locations by `layout(location = …)`. */
-  constructor(context: GlContext, vertex: string, fragment: string) {
-    this.context = context
-    this.vertex = vertex
-    this.fragment = fragment
-  }
+  constructor(
+    private readonly context: GlContext,
+    private readonly vertex: string,
+    private readonly fragment: string,
+  ) {}
 
   use(): void {
     const { gl } = this.context

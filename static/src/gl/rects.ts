@@ -97,7 +97,6 @@ void main() {
 }`
 
 export class RectPainter {
-  private readonly context: GlContext
   private readonly program: Program
   private readonly uncovering: Program
   private generation = 0
@@ -106,8 +105,7 @@ export class RectPainter {
   private readonly floats = new Float32Array(MAX_BATCH * 4 * WORDS_PER_VERTEX)
   private readonly words = new Uint32Array(this.floats.buffer)
 
-  constructor(context: GlContext) {
-    this.context = context
+  constructor(private readonly context: GlContext) {
     this.program = new Program(context, VERTEX, FRAGMENT)
     this.uncovering = new Program(context, VERTEX, UNCOVER)
   }

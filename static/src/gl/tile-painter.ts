@@ -49,7 +49,6 @@ void main() {
 }`
 
 export class TilePainter {
-  private readonly context: GlContext
   private readonly program: Program
   private generation = 0
   private array: WebGLVertexArrayObject | null = null
@@ -59,8 +58,7 @@ export class TilePainter {
   private readonly words = new Uint32Array(this.buffer)
   readonly palette: Palette
 
-  constructor(context: GlContext) {
-    this.context = context
+  constructor(private readonly context: GlContext) {
     this.program = new Program(context, VERTEX, FRAGMENT)
     this.palette = new Palette(context)
   }
@@ -151,7 +149,6 @@ export function cornerIndices(): Uint16Array {
 const WIDTH = 1024
 
 class Palette {
-  private readonly context: GlContext
   private generation = 0
   private texture: WebGLTexture | null = null
   private rgba: Uint8Array = new Uint8Array(4)
@@ -160,9 +157,7 @@ class Palette {
   /** Grows with every change; what was painted with an older version is out of date. */
   version = 0
 
-  constructor(context: GlContext) {
-    this.context = context
-  }
+  constructor(private readonly context: GlContext) {}
 
   /** rgba: 4 bytes per key; background (0…1 each): what a picture shows where there is nothing. */
   set(rgba: Uint8Array, background: readonly [number, number, number]): void {

@@ -47,7 +47,7 @@ export class CategoriesPanel implements Panel {
       ['group', 'Per group'],
       ['rank', 'Per rank'],
     ] as const) {
-      const button = h('button', { type: 'button', onclick: () => this.setMode(mode) }, text)
+      const button = h('button', { onclick: () => this.setMode(mode) }, text)
       this.modes.set(mode, button)
       modes.append(button)
     }
@@ -119,7 +119,6 @@ export class CategoriesPanel implements Panel {
     return h(
       'button',
       {
-        type: 'button',
         'aria-pressed': String(isShown),
         title: isShown ? 'Show the peak beside the map' : 'Show this category beside the map',
         onclick: () => this.actions.pickCategory(isShown ? null : category),

@@ -59,7 +59,7 @@ export class FindingsPanel implements Panel {
       h(
         'p',
         { class: 'row wrap job-bar' },
-        h('button', { type: 'button', title: 'Select these ranks', onclick: () => this.actions.brush(rows, null) }, on),
+        h('button', { title: 'Select these ranks', onclick: () => this.actions.brush(rows, null) }, on),
         rows.length > 1 && rows.length < data.recorded && h('span', { class: 'soft' }, rowsInWords(data, rows)),
         row != null &&
           h('span', { class: 'soft' }, 'The numbers are those of ', rankLink(data, this.actions, row), '.'),

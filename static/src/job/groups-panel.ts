@@ -49,7 +49,6 @@ export class GroupsPanel implements Panel {
     const brush = h(
       'button',
       {
-        type: 'button',
         class: 'job-group-name clip',
         'aria-pressed': String(isBrushed),
         title: isBrushed ? 'Show all ranks' : 'Select the ranks of this group',

@@ -18,7 +18,6 @@ export interface HeatMatrix {
 }
 
 export class JobData {
-  readonly manifest: JobManifest
   /** Rows with numbers. */
   readonly recorded: number
   /** All rows. */
@@ -55,16 +54,17 @@ export class JobData {
   private readonly kind: Uint8Array
   private readonly rankSource: Uint8Array
   private readonly stackBytes: Uint16Array
-  private readonly heat: DecodedBlob
   private readonly matrices = new Map<string, HeatMatrix>()
   private readonly expectations = new Map<string, Float64Array>()
   private readonly keys: string[]
   private readonly rowOfKey = new Map<string, number>()
   private readonly firstOom = new Map<number, JobManifest['ooms'][number]>()
 
-  constructor(manifest: JobManifest, columns: DecodedBlob, heat: DecodedBlob) {
-    this.manifest = manifest
-    this.heat = heat
+  constructor(
+    readonly manifest: JobManifest,
+    columns: DecodedBlob,
+    private readonly heat: DecodedBlob,
+  ) {
     const recorded = manifest.ranks
     const absent = [
       ...manifest.failed.map(({ rank, error }) => ({ rank: rank ?? -1, status: 'failed' as const, error })),

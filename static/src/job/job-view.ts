@@ -95,7 +95,6 @@ export class JobView implements JobPage {
     this.against = h(
       'button',
       {
-        type: 'button',
         title: 'Compare each rank with the median of its group: small differences show, too',
         onclick: () => actions.set({ against: this.model?.state.isAgainst ? null : 'group' }),
       },
@@ -115,7 +114,7 @@ export class JobView implements JobPage {
     for (const tab of TABS) {
       const button = h(
         'button',
-        { type: 'button', role: 'tab', id: `job-tab-${tab}`, onclick: () => actions.set({ tab }) },
+        { role: 'tab', id: `job-tab-${tab}`, onclick: () => actions.set({ tab }) },
         TAB_NAMES[tab],
       )
       button.addEventListener('keydown', (event) => this.moveTab(event, tab))
@@ -253,12 +252,8 @@ export class JobView implements JobPage {
     fill(
       this.brushed,
       parts.join(', '),
-      h('button', { type: 'button', title: 'Zoom the map to it (Z)', onclick: () => this.map.zoomToBrush() }, 'Zoom'),
-      h(
-        'button',
-        { type: 'button', title: 'Select everything (Escape)', onclick: () => this.actions.brush(null, null) },
-        'Clear',
-      ),
+      h('button', { title: 'Zoom the map to it (Z)', onclick: () => this.map.zoomToBrush() }, 'Zoom'),
+      h('button', { title: 'Select everything (Escape)', onclick: () => this.actions.brush(null, null) }, 'Clear'),
     )
   }
 

@@ -49,7 +49,7 @@ export class RankPanel implements Panel {
       'header',
       { class: 'row wrap job-bar' },
       h('h2', {}, data.nameOf(row)),
-      h('button', { type: 'button', onclick: () => this.actions.pickRow(null) }, 'Close'),
+      h('button', { onclick: () => this.actions.pickRow(null) }, 'Close'),
     )
     if (row >= data.recorded) {
       const text =
@@ -84,11 +84,7 @@ export class RankPanel implements Panel {
       return h(
         'p',
         { class: 'row wrap' },
-        h(
-          'button',
-          { type: 'button', class: 'job-open', onclick: () => this.actions.openDevice(inside.device) },
-          'Open its timeline',
-        ),
+        h('button', { class: 'job-open', onclick: () => this.actions.openDevice(inside.device) }, 'Open its timeline'),
         link,
       )
     }

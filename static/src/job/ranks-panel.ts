@@ -31,7 +31,7 @@ export class RanksPanel implements Panel {
       onPick: (row) => actions.pickRow(row),
       isPicked: (row) => this.model?.state.row === row,
     })
-    const csv = h('button', { type: 'button', title: 'Save all rows as CSV', onclick: () => this.saveCsv() }, 'CSV')
+    const csv = h('button', { title: 'Save all rows as CSV', onclick: () => this.saveCsv() }, 'CSV')
     this.element = h(
       'div',
       { class: 'column job-ranks' },

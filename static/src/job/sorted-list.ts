@@ -56,9 +56,7 @@ export class SortedList<T> {
           const head = h(
             'span',
             { role: 'columnheader', class: column.isNumber ? 'cell number' : 'cell', 'aria-sort': 'none' },
-            column.value
-              ? h('button', { type: 'button', onclick: () => this.sortBy(column.key) }, column.title)
-              : column.title,
+            column.value ? h('button', { onclick: () => this.sortBy(column.key) }, column.title) : column.title,
           )
           this.heads.set(column.key, head)
           return head

@@ -25,7 +25,7 @@ export class StacksPanel implements Panel {
   private readonly list: SortedList<StackRow>
   private readonly detail = h('div', { class: 'job-stack', hidden: true })
   private readonly note = h('p', { class: 'job-words' })
-  private readonly fold = h('button', { type: 'button', class: 'link', onclick: () => this.toggle() })
+  private readonly fold = h('button', { class: 'link', onclick: () => this.toggle() })
   private folded = 0
   private model: JobModel | null = null
   private listed = ''
@@ -74,7 +74,7 @@ export class StacksPanel implements Panel {
       onPick: ({ stack }) => actions.pickStack(this.model?.state.stack === stack ? null : stack),
       isPicked: ({ stack }) => this.model?.state.stack === stack,
     })
-    const csv = h('button', { type: 'button', title: 'Save all rows as CSV', onclick: () => this.saveCsv() }, 'CSV')
+    const csv = h('button', { title: 'Save all rows as CSV', onclick: () => this.saveCsv() }, 'CSV')
     this.element = h(
       'div',
       { class: 'column job-stacks' },
@@ -131,10 +131,10 @@ export class StacksPanel implements Panel {
         h('p', { class: 'soft' }, 'The bars beside the map show this stack, innermost frame first:'),
         h(
           'button',
-          { type: 'button', title: 'Sort the map by this stack', onclick: () => this.actions.set({ sort: 'shown' }) },
+          { title: 'Sort the map by this stack', onclick: () => this.actions.set({ sort: 'shown' }) },
           'Sort by it',
         ),
-        h('button', { type: 'button', onclick: () => this.actions.pickStack(null) }, 'Clear'),
+        h('button', { onclick: () => this.actions.pickStack(null) }, 'Clear'),
       ),
       h('ol', { class: 'mono' }, ...[name, ...frames].map((frame) => h('li', {}, frame))),
     )

@@ -3,13 +3,14 @@
 type Child = Node | string | null | false
 type Attribute = string | number | boolean | null | ((event: never) => void)
 
-/** h('button', { class: 'tool', onclick: run }, 'Fit'). A null or false attribute or child is left out. */
+/** h('button', { class: 'tool', onclick: run }, 'Fit'). A null or false attribute or child is left out; buttons submit nothing unless they say so. */
 export function h<K extends keyof HTMLElementTagNameMap>(
   tag: K,
   attributes: Record<string, Attribute> = {},
   ...children: Child[]
 ): HTMLElementTagNameMap[K] {
   const element = document.createElement(tag)
+  if (tag === 'button') element.setAttribute('type', 'button')
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === false) continue
     if (typeof value === 'function') element.addEventListener(name.slice(2), value as EventListener)
@@ -69,7 +70,7 @@ export async function copyText(text: string): Promise<boolean> {
 
 /** A button that copies and says so for a moment. */
 export function copyButton(label: string, text: () => string, title = label): HTMLButtonElement {
-  const button = h('button', { type: 'button', class: 'copy', title })
+  const button = h('button', { class: 'copy', title })
   button.textContent = label
   button.addEventListener('click', () => {
     void copyText(text()).then((copied) => {

@@ -63,7 +63,7 @@ function foldOf(run: readonly Frame[], source: SourceLines | null): HTMLElement 
   const inner = h('ol', { class: 'frames', hidden: true })
   const button = h(
     'button',
-    { type: 'button', class: 'quiet fold', 'aria-expanded': 'false', title: 'Show these frames (N shows all)' },
+    { class: 'quiet fold', 'aria-expanded': 'false', title: 'Show these frames (N shows all)' },
     h('span', { class: 'fold-count' }, countOf(run)),
     h('span', { class: 'clip' }, nameOf(run)),
   )
@@ -87,7 +87,7 @@ function appendFrames(list: HTMLElement, frames: readonly Frame[], from: number,
     appendFrames(list, frames, end, source)
   }
   const title = `${formatCount(frames.length - end)} frames are not shown yet`
-  more.append(h('button', { type: 'button', class: 'link', title, onclick: show }, `${formatCount(next)} more frames`))
+  more.append(h('button', { class: 'link', title, onclick: show }, `${formatCount(next)} more frames`))
   list.append(more)
 }
 

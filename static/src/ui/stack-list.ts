@@ -22,7 +22,7 @@ export function stackList(
         { class: 'noise-gap' },
         h(
           'button',
-          { type: 'button', class: 'link', onclick: onShowNoise, title: 'Show runtime frames (N)' },
+          { class: 'link', onclick: onShowNoise, title: 'Show runtime frames (N)' },
           plural(hidden, 'runtime frame'),
         ),
       ),

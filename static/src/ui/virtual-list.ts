@@ -32,7 +32,6 @@ export class VirtualList {
   readonly head = h('div', { class: 'list-head', role: 'rowgroup' })
   readonly foot = h('div', { class: 'list-foot', role: 'rowgroup' })
   private readonly body = h('div', { class: 'list-body', role: 'rowgroup' })
-  private readonly owner: ListOwner
   private readonly map = new ScrollMap()
   private rows = new Map<number, HTMLElement>()
   private spare: HTMLElement[] = []
@@ -47,8 +46,7 @@ export class VirtualList {
   private rest = 0
   private waiting: (() => void)[] = []
 
-  constructor(owner: ListOwner) {
-    this.owner = owner
+  constructor(private readonly owner: ListOwner) {
     this.element = h(
       'div',
       { class: 'list', role: owner.role, tabindex: 0, 'aria-label': owner.label },

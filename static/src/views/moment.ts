@@ -9,7 +9,6 @@ import type { Store } from '../ui/state'
 
 export class MomentBar {
   readonly element: HTMLElement
-  private readonly store: Store
   private readonly slider = h('input', { type: 'range', min: -1, step: 1, 'aria-label': 'Moment: event' })
   private readonly field = h('input', {
     type: 'number',
@@ -26,10 +25,9 @@ export class MomentBar {
   private readonly oom: HTMLButtonElement
   private info: DeviceInfo | null = null
 
-  constructor(store: Store) {
-    this.store = store
+  constructor(private readonly store: Store) {
     const button = (label: string, title: string, run: () => void): HTMLButtonElement =>
-      h('button', { type: 'button', title, onclick: run }, label)
+      h('button', { title, onclick: run }, label)
     this.peak = button('Peak', 'The moment of the peak (P)', () => store.set({ at: null }))
     this.oom = button('OOM', 'The moment of the next out-of-memory error (O)', () => this.toOom())
     this.oom.classList.add('alarm')

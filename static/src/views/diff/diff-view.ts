@@ -97,7 +97,7 @@ export class DiffView implements View {
     for (const group of GROUPS) {
       const button = h(
         'button',
-        { type: 'button', onclick: () => store.setOption('diff.group', group === GROUPS[0] ? null : group) },
+        { onclick: () => store.setOption('diff.group', group === GROUPS[0] ? null : group) },
         GROUP_NAMES[group],
       )
       this.groups.set(group, button)
@@ -113,10 +113,10 @@ export class DiffView implements View {
       groups,
       h(
         'button',
-        { type: 'button', title: 'The same as a flame graph of differences', onclick: () => this.toFlame() },
+        { title: 'The same as a flame graph of differences', onclick: () => this.toFlame() },
         'As flame graph',
       ),
-      h('button', { type: 'button', title: 'Save all rows as CSV', onclick: () => this.saveCsv() }, 'CSV'),
+      h('button', { title: 'Save all rows as CSV', onclick: () => this.saveCsv() }, 'CSV'),
     )
   }
 
@@ -319,14 +319,14 @@ export class DiffView implements View {
           (group === 'category' || row.stackBefore >= 0) &&
           h(
             'button',
-            { type: 'button', onclick: () => toTimeline(pair.before, queryOf(row.stackBefore)) },
+            { onclick: () => toTimeline(pair.before, queryOf(row.stackBefore)) },
             `Show ${which} in the timeline before`,
           ),
         row.countAfter > 0 &&
           (group === 'category' || row.stack !== row.stackBefore) &&
           h(
             'button',
-            { type: 'button', onclick: () => toTimeline(pair.after, queryOf(row.stack)) },
+            { onclick: () => toTimeline(pair.after, queryOf(row.stack)) },
             `Show ${which} in the timeline after`,
           ),
       ),

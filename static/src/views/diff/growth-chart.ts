@@ -126,8 +126,7 @@ function legend(lines: readonly Line[], parts: GrowthChartParts): HTMLElement {
     const text = ` ${name}: ${formatChange(slope)} a snapshot`
     const title = 'Show this stack in the timeline of the last snapshot'
     const open = (): void => parts.showStack(stack)
-    const label =
-      stack < 0 ? h('span', {}, text) : h('button', { type: 'button', class: 'link', title, onclick: open }, text)
+    const label = stack < 0 ? h('span', {}, text) : h('button', { class: 'link', title, onclick: open }, text)
     append(list, h('li', {}, key, label))
   })
   return list

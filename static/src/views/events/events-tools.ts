@@ -32,7 +32,7 @@ export class EventsTools {
     this.place.addEventListener('keydown', (event) => event.key === 'Enter' && actions.goToPlace(this.place.value))
     this.place.addEventListener('input', () => this.place.removeAttribute('aria-invalid'))
     const button = (label: string, title: string, run: () => void): HTMLButtonElement =>
-      h('button', { type: 'button', title, onclick: run }, label)
+      h('button', { title, onclick: run }, label)
     this.oom = h(
       'span',
       { class: 'segmented' },
@@ -109,7 +109,7 @@ export class EventsBar {
       ...ends.flatMap(({ event, action }) => [
         h(
           'button',
-          { type: 'button', class: 'link', 'data-event': event, onclick: () => onGo(event) },
+          { class: 'link', 'data-event': event, onclick: () => onGo(event) },
           `${action} ${formatCount(event)}`,
         ),
         '  ',

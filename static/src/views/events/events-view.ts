@@ -28,7 +28,6 @@ const ROW_HEIGHT = 24
 export class EventsView implements View {
   readonly element: HTMLElement
   readonly tools: HTMLElement
-  private readonly parts: ViewParts
   private readonly bar = new EventsBar()
   private readonly list: VirtualList
   private readonly toolbar: EventsTools
@@ -44,8 +43,7 @@ export class EventsView implements View {
   /** What the list last scrolled to: it scrolls when one of these changes elsewhere. */
   private followed: { data: unknown; at: number | null; select: number | null } | null = null
 
-  constructor(parts: ViewParts) {
-    this.parts = parts
+  constructor(private readonly parts: ViewParts) {
     const { store } = parts
     this.list = new VirtualList({
       name: 'events',

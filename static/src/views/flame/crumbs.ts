@@ -29,17 +29,13 @@ export function renderCrumbs(
     h(
       'li',
       {},
-      h(
-        'button',
-        { type: 'button', class: 'link clip', title: 'Show the whole tree (Escape)', onclick: () => goTo(0) },
-        'All',
-      ),
+      h('button', { class: 'link clip', title: 'Show the whole tree (Escape)', onclick: () => goTo(0) }, 'All'),
     ),
   )
   const first = Math.max(1, depth - SHOWN)
   if (first > 1) list.append(h('li', { class: 'soft' }, `… ${plural(first - 1, 'frame')} …`))
   for (let at = first; at < depth; at++) {
-    list.append(h('li', {}, h('button', { type: 'button', class: 'link clip', onclick: () => goTo(at) }, name(at))))
+    list.append(h('li', {}, h('button', { class: 'link clip', onclick: () => goTo(at) }, name(at))))
   }
   list.append(h('li', { 'aria-current': 'true' }, name(depth)))
   fill(element, list, after)

@@ -123,7 +123,7 @@ export class FlameView implements View {
     this.crumbs.hidden = false
     fill(
       this.crumbs,
-      h('button', { type: 'button', class: 'link', title: 'Show the whole tree (Escape)', onclick: all }, 'All'),
+      h('button', { class: 'link', title: 'Show the whole tree (Escape)', onclick: all }, 'All'),
       h('span', {}, ' · Callers above and callees below ', h('code', {}, name || '?'), ` ${file}`),
     )
   }

@@ -23,7 +23,6 @@ export class SinceField {
     const button = h(
       'button',
       {
-        type: 'button',
         title: 'Count growth from the moment shown now',
         onclick: () => this.choose(this.position - 1),
       },

@@ -58,7 +58,7 @@ export class FlameTools {
       ),
       h(
         'button',
-        { type: 'button', title: 'Save what is shown as a file for speedscope', onclick: actions.saveSpeedscope },
+        { title: 'Save what is shown as a file for speedscope', onclick: actions.saveSpeedscope },
         'speedscope',
       ),
     )
@@ -79,11 +79,7 @@ export class FlameTools {
   private segmented(label: string, name: string, choices: readonly (readonly [string, string, string])[]): HTMLElement {
     const group = h('div', { class: 'segmented', role: 'group', 'aria-label': label })
     for (const [value, text, title] of choices) {
-      const button = h(
-        'button',
-        { type: 'button', title, onclick: () => this.choose(name, value, choices[0][0]) },
-        text,
-      )
+      const button = h('button', { title, onclick: () => this.choose(name, value, choices[0][0]) }, text)
       this.segments.push({ name, value, button })
       group.append(button)
     }

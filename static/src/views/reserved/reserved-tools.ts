@@ -23,7 +23,7 @@ export class ReservedTools {
   constructor(store: Store, actions: ReservedActions) {
     this.axis = new AxisSwitch(store)
     const button = (label: string, title: string, run: () => void): HTMLButtonElement =>
-      h('button', { type: 'button', title, onclick: run }, label)
+      h('button', { title, onclick: run }, label)
     this.pictures = (
       [
         [null, 'Both'],

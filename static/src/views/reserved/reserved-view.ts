@@ -37,7 +37,6 @@ export class ReservedView implements View {
   readonly element: HTMLElement
   readonly tools: HTMLElement
   readonly needsReplay = true
-  private readonly parts: ViewParts
   private readonly moment: MomentBar
   private readonly chart: ReservedChart
   private readonly toolbar: ReservedTools
@@ -53,8 +52,7 @@ export class ReservedView implements View {
   private inks: { key: string; inks: Inks } | null = null
   private largest: { data: DeviceData; bytes: Float64Array | null; pending: Promise<void> } | null = null
 
-  constructor(parts: ViewParts) {
-    this.parts = parts
+  constructor(private readonly parts: ViewParts) {
     const { store } = parts
     this.moment = new MomentBar(store)
     this.chart = new ReservedChart(parts)

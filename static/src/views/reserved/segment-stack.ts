@@ -12,7 +12,6 @@ export interface Pile {
 
 /** Steps through positions that never descend; a pile is made again only where segments came or went. */
 export class SegmentStack {
-  private readonly segments: SegmentHistory
   /** Row by stacking rank and back. */
   private readonly byRank: Int32Array
   private readonly rankOf: Int32Array
@@ -23,8 +22,10 @@ export class SegmentStack {
   private nextEnd = 0
   private pile: Pile = { rows: new Int32Array(0), tops: new Float64Array(0) }
 
-  constructor(segments: SegmentHistory, groups: Groups) {
-    this.segments = segments
+  constructor(
+    private readonly segments: SegmentHistory,
+    groups: Groups,
+  ) {
     const { count, from, to, start } = segments
     const rows = (): Int32Array => Int32Array.from({ length: count }, (_, row) => row)
     this.byRank = rows().sort((a, b) => groups.of[a] - groups.of[b] || start[a] - start[b] || from[a] - from[b])

@@ -68,7 +68,7 @@ export class WhatIfPanel {
   )
   private readonly memoryLabel = h('label', {}, 'Memory ', this.memory)
   private readonly startLabel = h('label', { hidden: true }, 'Start ', this.start)
-  private readonly stop = h('button', { type: 'button', hidden: true, onclick: () => this.cancel() }, 'Cancel')
+  private readonly stop = h('button', { hidden: true, onclick: () => this.cancel() }, 'Cancel')
   private readonly progress = h('progress', { max: '1', value: '0', hidden: true, 'aria-label': 'Replay' })
   private readonly note = h('p', { class: 'soft', role: 'status' })
   private readonly rows = h('tbody', {})
@@ -238,7 +238,7 @@ export class WhatIfPanel {
 
   private searchButton(): HTMLElement {
     const search = () => void this.searchMinimum()
-    return h('button', { type: 'button', onclick: search }, 'Search the minimum memory')
+    return h('button', { onclick: search }, 'Search the minimum memory')
   }
 
   /** The minimum memory for the settings in the field, on devices of any size. */
@@ -331,7 +331,7 @@ export class WhatIfPanel {
       store.jump({ view: 'timeline', at: event, ...(oom === null ? { stack } : { oom }) })
       this.parts.centreOn(event)
     }
-    const button = h('button', { type: 'button', class: 'link', onclick: show }, `event ${formatCount(event)}`)
+    const button = h('button', { class: 'link', onclick: show }, `event ${formatCount(event)}`)
     void client.stacks().then((stacks) => {
       button.title = `${formatBytes(size)} requested in ${describeStack(stacks, stack) ?? 'no stack trace'}`
     })

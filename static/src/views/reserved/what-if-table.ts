@@ -29,7 +29,7 @@ export function runRow(
       { scope: 'row' },
       h(
         'button',
-        { type: 'button', class: 'link', title: 'Draw this run over the recorded curve', onclick: pick },
+        { class: 'link', title: 'Draw this run over the recorded curve', onclick: pick },
         ...breakable(isBase ? `${OWN}, replayed` : nameOf(run)),
       ),
       note && h('div', { class: 'soft' }, note),

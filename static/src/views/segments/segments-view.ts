@@ -28,7 +28,6 @@ export class SegmentsView implements View {
   readonly element: HTMLElement
   readonly tools: HTMLElement
   readonly needsReplay = true
-  private readonly parts: ViewParts
   private readonly moment: MomentBar
   private readonly map: MomentMap
   private readonly time: TimeMap
@@ -48,8 +47,7 @@ export class SegmentsView implements View {
   private readonly groups = new Memo<Groups>()
   private inks: { key: string; inks: Inks } | null = null
 
-  constructor(parts: ViewParts) {
-    this.parts = parts
+  constructor(private readonly parts: ViewParts) {
     const { store } = parts
     this.moment = new MomentBar(store)
     this.map = new MomentMap(parts)
@@ -58,7 +56,7 @@ export class SegmentsView implements View {
     this.map.onFocus = (address) =>
       store.setOption('segments.focus', address === null ? null : (this.shown?.replay.space.text(address) ?? null))
     const button = (label: string, title: string, run: () => void): HTMLButtonElement =>
-      h('button', { type: 'button', title, onclick: run }, label)
+      h('button', { title, onclick: run }, label)
     this.modes = {
       moment: button('At a moment', 'Segments and blocks at one moment (V)', () =>
         store.setOption('segments.mode', null),
@@ -236,7 +234,7 @@ export class SegmentsView implements View {
 
   private oomLink(event: number): HTMLElement {
     const open = (): void => this.parts.store.set({ oom: event })
-    return h('button', { type: 'button', class: 'link', onclick: open }, 'Stack trace and details')
+    return h('button', { class: 'link', onclick: open }, 'Stack trace and details')
   }
 
   private showNothing(why: string): void {

@@ -34,9 +34,7 @@ export function openMenu(items: readonly MenuItem[], x: number, y: number): void
       leave()
       run()
     }
-    menu.append(
-      h('button', { type: 'button', class: 'quiet clip', role: 'menuitem', title: label, onclick: choose }, label),
-    )
+    menu.append(h('button', { class: 'quiet clip', role: 'menuitem', title: label, onclick: choose }, label))
   }
   const buttons = [...menu.children] as HTMLElement[]
   menu.addEventListener('keydown', (event) => {

@@ -11,18 +11,16 @@ import type { ViewContext } from '../view'
 
 export class AxisSwitch {
   readonly element: HTMLElement
-  private readonly store: Store
   private readonly buttons: ['event' | 'time', HTMLButtonElement][]
   private hasTimes = false
 
-  constructor(store: Store) {
-    this.store = store
+  constructor(private readonly store: Store) {
     this.buttons = (
       [
         ['event', 'Events'],
         ['time', 'Time'],
       ] as const
-    ).map(([axis, label]) => [axis, h('button', { type: 'button', onclick: () => this.set(axis) }, label)])
+    ).map(([axis, label]) => [axis, h('button', { onclick: () => this.set(axis) }, label)])
     this.element = h(
       'div',
       { class: 'segmented', role: 'group', 'aria-label': 'X axis' },
@@ -80,7 +78,7 @@ export class WithoutButton {
       this.store.set({ view: 'reserved', options: { ...this.store.state.options, 'reserved.whatif': query } })
     fill(
       this.element,
-      h('button', { type: 'button', title: 'Replay the trace without these allocations', onclick: replay }, label),
+      h('button', { title: 'Replay the trace without these allocations', onclick: replay }, label),
       ' ',
       h('span', { class: 'soft' }, words),
     )

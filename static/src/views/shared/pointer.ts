@@ -46,8 +46,6 @@ interface GestureEvent extends MouseEvent {
 }
 
 export class PointerInput {
-  private readonly element: HTMLElement
-  private readonly actions: PointerActions
   private readonly pointers = new Map<number, { x: number; y: number }>()
   private mode: 'none' | 'press' | 'rest' | 'pan' | 'box' | 'pinch' = 'none'
   private start = { x: 0, y: 0 }
@@ -58,9 +56,10 @@ export class PointerInput {
   private pinchScale = 1
   private gesture: { kind: 'pan' | 'zoomX' | 'zoomY'; at: number } | null = null
 
-  constructor(element: HTMLElement, actions: PointerActions) {
-    this.element = element
-    this.actions = actions
+  constructor(
+    private readonly element: HTMLElement,
+    private readonly actions: PointerActions,
+  ) {
     element.addEventListener('pointerdown', this.down)
     element.addEventListener('pointermove', this.move)
     element.addEventListener('pointerup', this.up)

@@ -32,7 +32,6 @@ export interface Mark {
 }
 
 export class Scene {
-  readonly info: DeviceInfo
   data: DeviceData | null = null
   /** What is drawn: the data, or the same with other sizes. */
   drawn: DeviceData | null = null
@@ -54,8 +53,7 @@ export class Scene {
   private times: AxisScale | null = null
   private readonly events: AxisScale
 
-  constructor(info: DeviceInfo) {
-    this.info = info
+  constructor(readonly info: DeviceInfo) {
     this.events = this.roomy(eventScale(info))
     // A device without history has one position: there its peak says nothing.
     this.marks = info.allocations > 0 && info.events > 0 ? [peakMark(info)] : []
@@ -207,12 +205,10 @@ function peakMark(info: DeviceInfo): Mark {
 
 /** Where a column of numbers is greatest between two positions, in a few steps however long the range. */
 export class RangeMax {
-  private readonly values: Float64Array
   /** layers[k][b]: first index of the greatest value in block b of 64^(k+1) values */
   private readonly layers: Int32Array[] = []
 
-  constructor(values: Float64Array) {
-    this.values = values
+  constructor(private readonly values: Float64Array) {
     let below: Int32Array | null = null
     let length = values.length
     while (length > FAN) {

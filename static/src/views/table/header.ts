@@ -13,7 +13,6 @@ export function headRow(columns: readonly Column[], onSort: (column: Column) => 
       const button = h(
         'button',
         {
-          type: 'button',
           title: [`${column.hint}. Sort by it.`, column.note].filter(Boolean).join('\n'),
           'data-column': column.name,
         },

@@ -27,7 +27,7 @@ export class RangeBar {
       this.first,
       'to',
       this.last,
-      (this.all = h('button', { type: 'button', onclick: all })),
+      (this.all = h('button', { onclick: all })),
       this.words,
     )
   }

@@ -36,7 +36,7 @@ export class TableTools {
     this.range.addEventListener('change', () => store.setOption('table.range', this.range.checked ? 'window' : null))
     this.menu.addEventListener('change', () => this.group(this.menu.value as Grouping))
     const button = (label: string, title: string, run: () => void): HTMLButtonElement =>
-      h('button', { type: 'button', title, onclick: run }, label)
+      h('button', { title, onclick: run }, label)
     this.element = h(
       'div',
       { class: 'row wrap table-tools' },

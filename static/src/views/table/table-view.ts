@@ -28,7 +28,6 @@ const WARMED_ROWS = 1 << 16
 export class TableView implements View {
   readonly element: HTMLElement
   readonly tools: HTMLElement
-  private readonly parts: ViewParts
   private readonly moment: MomentBar
   private readonly range: RangeBar
   private readonly model = new TableModel()
@@ -41,8 +40,7 @@ export class TableView implements View {
   private columns: Column[] = []
   private drawn: readonly unknown[] = []
 
-  constructor(parts: ViewParts) {
-    this.parts = parts
+  constructor(private readonly parts: ViewParts) {
     const { store } = parts
     this.moment = new MomentBar(store)
     this.range = new RangeBar(store)

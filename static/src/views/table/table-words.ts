@@ -55,7 +55,7 @@ export class TableWords {
     if (!query) return
     const { store, announce } = this.parts
     const link = (label: string, run: () => void): HTMLButtonElement =>
-      h('button', { type: 'button', class: 'link', onclick: run }, label)
+      h('button', { class: 'link', onclick: run }, label)
     fill(
       this.query,
       'Query ',

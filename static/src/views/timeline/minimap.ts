@@ -23,14 +23,13 @@ export class Minimap {
   private drag: Drag | null = null
   private scale: AxisScale | null = null
   private shown: { x0: number; x1: number } = { x0: 0, x1: 1 }
-  private readonly onWindow: (x0: number, x1: number) => void
-  private readonly onFit: () => void
 
-  constructor(onWindow: (x0: number, x1: number) => void, onFit: () => void) {
+  constructor(
+    private readonly onWindow: (x0: number, x1: number) => void,
+    private readonly onFit: () => void,
+  ) {
     this.ctx = this.element.getContext('2d')!
     this.pictureCtx = this.picture.getContext('2d')!
-    this.onWindow = onWindow
-    this.onFit = onFit
     this.element.addEventListener('pointerdown', this.down)
     this.element.addEventListener('pointermove', this.move)
     this.element.addEventListener('pointerup', () => (this.drag = null))

@@ -8,15 +8,11 @@ import type { AxisScale } from '../shared/x-window'
 import { pixelToX, pixelToY, type Plot } from './frame'
 
 export class Navigator {
-  private readonly store: Store
-  private readonly limits: () => Limits | null
-  private readonly plot: () => Plot | null
-
-  constructor(store: Store, limits: () => Limits | null, plot: () => Plot | null) {
-    this.store = store
-    this.limits = limits
-    this.plot = plot
-  }
+  constructor(
+    private readonly store: Store,
+    private readonly limits: () => Limits | null,
+    private readonly plot: () => Plot | null,
+  ) {}
 
   /** The window in axis units and bytes; null until the axis has its data. */
   window(): ViewWindow | null {

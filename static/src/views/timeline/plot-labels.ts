@@ -34,7 +34,7 @@ export class PlotLabels {
   readonly cards = h('div', { class: 'card-lines', 'aria-hidden': 'true' })
 
   /** What never changes: how much of it is out of sight, or may be. A click folds it away, or shows it. */
-  readonly fold = h('button', { type: 'button', class: 'line-label corner fold-label', hidden: true })
+  readonly fold = h('button', { class: 'line-label corner fold-label', hidden: true })
   /** Called with whether it is to be folded away. */
   onFold: (isFolded: boolean) => void = () => {}
   private isFolded = false

@@ -74,12 +74,9 @@ export class Ruler {
   readonly element = h('output', { class: 'ruler corner', 'aria-live': 'polite', hidden: true })
   /** Plain drags measure. */
   isOn = false
-  private readonly store: Store
   private shownText = ''
 
-  constructor(store: Store) {
-    this.store = store
-  }
+  constructor(private readonly store: Store) {}
 
   /** Turns it on, or off and clears it. */
   toggle(): void {

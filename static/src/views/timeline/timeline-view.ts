@@ -46,8 +46,6 @@ export class TimelineView {
   readonly tracks: Tracks
   /** The timeline of the other pane: both plots are equally high, so that a byte is. */
   peer: TimelineView | null = null
-  private readonly client: DataClient
-  private readonly store: Store
   private readonly plotElement: HTMLElement
   private readonly overlay = new Overlay()
   private readonly picture = new Picture(
@@ -69,9 +67,10 @@ export class TimelineView {
   private box: Box | null = null
   private minTop = 0
 
-  constructor(client: DataClient, store: Store) {
-    this.client = client
-    this.store = store
+  constructor(
+    private readonly client: DataClient,
+    private readonly store: Store,
+  ) {
     this.bands = new BandColours(client)
     this.navigator = new Navigator(
       store,

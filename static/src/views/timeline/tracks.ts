@@ -48,14 +48,10 @@ export class Tracks {
     'aria-roledescription': 'rows of spans',
   })
   private readonly ctx = this.canvas.getContext('2d')!
-  private readonly button = h('button', { type: 'button', class: 'quiet track-button', onclick: () => this.toggle() })
+  private readonly button = h('button', { class: 'quiet track-button', onclick: () => this.toggle() })
   private readonly live = h('div', { class: 'offscreen', 'aria-live': 'polite' })
-  private readonly client: DataClient
-  private readonly onHover: () => void
-  private readonly store: Store
   /** Rows of a profiler's trace by device; empty until they are read. */
   private readonly activities = new Map<number, readonly Track[]>()
-  private readonly navigator: Navigator
   private tracks: Track[] = []
   private tracksFor = ''
   /** The rows that fit, of those to be shown. */
@@ -64,11 +60,12 @@ export class Tracks {
   private pointer: { x: number; y: number } | null = null
 
   /** onHover requests a frame. */
-  constructor(client: DataClient, store: Store, navigator: Navigator, onHover: () => void) {
-    this.client = client
-    this.onHover = onHover
-    this.store = store
-    this.navigator = navigator
+  constructor(
+    private readonly client: DataClient,
+    private readonly store: Store,
+    private readonly navigator: Navigator,
+    private readonly onHover: () => void,
+  ) {
     this.element = h('div', { class: 'tracks', hidden: true }, this.canvas, this.button, this.live)
     this.canvas.addEventListener('pointermove', (event) => {
       this.pointer = { x: event.offsetX, y: event.offsetY }

@@ -48,7 +48,6 @@ interface Model {
 export class XrayView implements View {
   readonly element: HTMLElement
   readonly tools: HTMLElement
-  private readonly parts: ViewParts
   private readonly moment: MomentBar
   private readonly list: VirtualList
   private readonly note = h('p', { class: 'table-words', role: 'status' })
@@ -63,14 +62,12 @@ export class XrayView implements View {
   private columns: Column[] = []
   private drawn: readonly unknown[] = []
 
-  constructor(parts: ViewParts) {
-    this.parts = parts
+  constructor(private readonly parts: ViewParts) {
     const { store } = parts
     this.moment = new MomentBar(store)
     this.fold = h(
       'button',
       {
-        type: 'button',
         title: 'One row for numbered modules that are built alike, or one for each',
         onclick: () => store.setOption('xray.alike', store.state.options['xray.alike'] ? null : 'apart'),
       },

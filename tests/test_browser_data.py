@@ -1,4 +1,4 @@
-"""The page's answers are exact: picks, allocations, stacks, numbers and the layout of tiles equal the oracles'."""
+"""The page's answers are exact: picks, allocations, stacks and numbers equal the oracle's."""
 
 from __future__ import annotations
 
@@ -12,18 +12,12 @@ from typing import Any
 import compare
 import corpus
 import oracle
-import pytest
 import strategies
-import tile_oracle
 from hypothesis import Phase, given, settings
 
 import snapreport
 
 POINTS = 150
-KEYS = ("first", "length", "rep", "stack", "count", "bytes")
-# As one text: thousands of spans as objects take many times as long to leave the page.
-SPANS = f"""([device, level, tile]) =>
-    JSON.stringify(snapreport.debug.spans(device, level, tile).map(span => {list(KEYS)}.map(key => span[key])))"""
 PICKS = "([d, points]) => JSON.stringify(points.map(([event, byte]) => snapreport.pick(d, event, byte)))"
 USED = """([d, ids]) => {
     const found = ids.map(id => snapreport.allocation(d, id)), stacks = {}
@@ -116,21 +110,6 @@ def test_pick_is_exact_at_every_zoom(report_of: Callable[..., Path], borrow_repo
         opened.set_view(**window)
         found = opened.js("points => points.map(([event, byte]) => snapreport.pick(0, event, byte)?.id ?? null)", given)
         assert found == want
-
-
-@pytest.mark.parametrize("name", ["small", "overlap", "multi-gpu", "churn", "oom"])
-def test_layout_of_tiles(name: str, report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:
-    """Spans of tiles as their description says, row by row."""
-    path = corpus.path_of(name)
-    opened = borrow_report(report_of(path))
-    for number, device in corpus.replayed(path).items():
-        lives = tile_oracle.lives_of(device, snapreport.load(path).allocations(number)["stack"].to_list())
-        depth = tile_oracle.depth(len(lives.allocated))
-        for level in {0, depth // 2, depth}:  # the coarsest, one between, and the exact one
-            tile = tile_oracle.tiles(len(lives.allocated), level) // 2
-            shown = json.loads(opened.js(SPANS, [number, level, tile]))
-            want = [[getattr(s, k) for k in KEYS] for s in tile_oracle.tile_spans(lives, level, tile)]
-            assert shown == want, (level, tile)
 
 
 def test_several_files_in_one_report(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:

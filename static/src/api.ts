@@ -4,12 +4,9 @@
 import type { Controller, Drawn, ViewPatch, ViewState } from './controller'
 import { type AllocationRecord, describeAllocation } from './allocation-record'
 import { type DataClient, maskOf } from './worker/data-client'
-import type { DeviceData, FrameJson, StatsJson } from './data/model'
+import type { FrameJson, StatsJson } from './data/model'
 import { formatBytes, formatCount, formatShare } from './layout/format'
-import { gridOf, rowHeight } from './layout/grid'
 import { pick as pickAt } from './layout/pick'
-import { eventSamples } from './layout/sampling'
-import { tileSpans } from './layout/spans'
 import { asksForTimes, parse } from './search/grammar'
 import { peakWithout } from './data/held-memory'
 import type { WhatIfAnswer } from './whatif/job'
@@ -35,22 +32,11 @@ export interface PublicApi {
   leastMemory(device: number, question?: { settings?: string; without?: string }): Promise<Minimum[]>
   drawn(): Drawn
   testContextLoss(): void
-  /** For the tests, which compare both layouts, what a view shows, and formatted numbers with an oracle. */
+  /** For the tests, which compare what a view shows, and formatted numbers, with an oracle. */
   debug: {
-    spans(device: number, level: number, tile: number): SpanRecord[]
     view(): unknown
     format: { bytes(size: number): string; count(n: number): string; share(part: number, whole: number): string }
   }
-}
-
-/** A span of the page's own layout of a tile (event axis, rows of the full height), as the file stores it. */
-export interface SpanRecord {
-  first: number
-  length: number
-  rep: number
-  stack: number
-  count: number
-  bytes: number
 }
 
 /** `memory`: bytes for the allocator. */
@@ -138,29 +124,12 @@ export function installApi(target: { snapreport?: PublicApi }, opening: Promise<
     drawn: () => now().controller.drawn(),
     testContextLoss: () => now().controller.testContextLoss(),
     debug: {
-      spans(device, level, tile) {
-        const { client } = now()
-        return spanRecords(client.deviceNow(indexOf(client, device)), level, tile)
-      },
       view: () => now().controller.debugView(),
       format: { bytes: formatBytes, count: formatCount, share: formatShare },
     },
   }
   target.snapreport = api
   return api
-}
-
-function spanRecords(d: DeviceData, level: number, tile: number): SpanRecord[] {
-  const grid = gridOf(d, 'event')
-  const spans = tileSpans(d, eventSamples(d.allocated, grid, level, tile).s, rowHeight(grid, 0))
-  return Array.from({ length: spans.count }, (_, i) => ({
-    first: spans.first[i],
-    length: spans.length[i],
-    rep: spans.rep[i],
-    stack: spans.stack[i],
-    count: spans.members[i],
-    bytes: spans.bytes[i],
-  }))
 }
 
 /** How callers name devices: by the recorder's number, or by the index when several files share numbers. */

@@ -1,6 +1,7 @@
 // A caching allocator small enough to be seen to be right: segments are lists of blocks, searched from end to end. It
 // makes random traces as a device's columns and remembers its own blocks after every event.
 
+import { completeReplay, type Replay, replay } from '../src/allocator/replay'
 import type { DeviceData } from '../src/data/model'
 import { allocatedCurve } from '../src/data/device'
 import { info, random } from './trace'
@@ -251,4 +252,9 @@ function columnsOf(
     },
   } as DeviceData
   return { data, states }
+}
+
+/** What the worker and the page compute together. */
+export function replayOf(data: DeviceData, settings: Record<string, unknown> | undefined): Replay {
+  return completeReplay(data, replay(data, data.info, settings))
 }

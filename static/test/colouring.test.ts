@@ -6,7 +6,6 @@ import { openClient } from '../src/worker/client'
 import type { DeviceData, Stacks, TileKey } from '../src/data/model'
 import { type QuadSource, type Surface, TileStage } from '../src/gl/tile-stage'
 import { gridOf, rowHeight } from '../src/layout/grid'
-import { tileSpans } from '../src/layout/spans'
 import { layOutTile } from '../src/layout/tile'
 import { evaluateQuery } from '../src/search/matches'
 import { fillQuads, HATCHED } from '../src/gl/flat-stage'
@@ -19,7 +18,7 @@ import { shortName } from '../src/ui/format'
 import { makeColouring } from '../src/views/colouring'
 import { categoryColour, namedColour, rampColour } from '../src/views/colours/palettes'
 import { byBytes, heldAt, keysUsed } from '../src/views/colours/held'
-import { oracleSpans, tileSamples } from './oracle'
+import { oracleSpans, spansOf, tileSamples } from './oracle'
 import { reportOf } from './report'
 import { random, randomDevice } from './trace'
 
@@ -142,15 +141,7 @@ test('bands are named by the heaviest key, and by a match where they hold one', 
       for (const level of [0, 1]) {
         const { s } = tileSamples(d, { ...key, level })
         const tolerance = rowHeight(gridOf(d, 'event'), 0)
-        const spans = tileSpans(lives, s, tolerance)
-        const rows = Array.from({ length: spans.count }, (_, i) => ({
-          first: spans.first[i],
-          length: spans.length[i],
-          rep: spans.rep[i],
-          stack: spans.stack[i],
-          members: spans.members[i],
-          bytes: spans.bytes[i],
-        }))
+        const rows = spansOf(lives, s, tolerance)
         assert.deepEqual(rows, oracleSpans(lives, s, tolerance))
         if (bandKeys.matched) merged += rows.filter(({ stack, members }) => stack & 1 && members > 1).length
       }

@@ -2,10 +2,9 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { DeviceData, TileKey } from '../src/data/model'
 import { columnWidth, COLUMNS, gridOf, rowHeight, ROWS, tileCount } from '../src/layout/grid'
-import { liveAt, offsetOf, path, pick } from '../src/layout/pick'
-import { type Spans, tileSpans } from '../src/layout/spans'
+import { offsetOf, path, pick } from '../src/layout/pick'
 import { layOutTile } from '../src/layout/tile'
-import { liveIds, oracleSpans, tileSamples } from './oracle'
+import { liveIds, oracleSpans, spansOf, tileSamples } from './oracle'
 import { random, randomDevice, tileSource, type TraceShape } from './trace'
 
 const SHAPES: TraceShape[] = [
@@ -40,22 +39,12 @@ function* tiles(d: DeviceData, yLevels = [0, 3]): Generator<TileKey> {
   }
 }
 
-const rowsOf = (s: Spans) =>
-  Array.from({ length: s.count }, (_, i) => ({
-    first: s.first[i],
-    length: s.length[i],
-    rep: s.rep[i],
-    stack: s.stack[i],
-    members: s.members[i],
-    bytes: s.bytes[i],
-  }))
-
 test('spans are those of the description', () => {
   for (const d of DEVICES) {
     for (const key of tiles(d)) {
       const { s } = tileSamples(d, key)
       const tolerance = rowHeight(gridOf(d, key.axis), key.yLevel)
-      assert.deepEqual(rowsOf(tileSpans(d, s, tolerance)), oracleSpans(d, s, tolerance), JSON.stringify(key))
+      assert.deepEqual(spansOf(d, s, tolerance), oracleSpans(d, s, tolerance), JSON.stringify(key))
     }
   }
 })
@@ -67,9 +56,8 @@ test("every column's spans sum to what is allocated there, and its sample is the
       const grid = gridOf(d, key.axis)
       const { s, exact } = tileSamples(d, key)
       const sums = new Float64Array(s.length)
-      const spans = tileSpans(d, s, rowHeight(grid, key.yLevel))
-      for (let i = 0; i < spans.count; i++)
-        for (let c = 0; c < spans.length[i]; c++) sums[spans.first[i] + c] += spans.bytes[i]
+      for (const { first, length, bytes } of spansOf(d, s, rowHeight(grid, key.yLevel)))
+        for (let c = 0; c < length; c++) sums[first + c] += bytes
       const width = columnWidth(grid, key.level)
       const begin = key.tile * COLUMNS * width
       const before = (t: number) => {
@@ -149,9 +137,8 @@ test('y tiles together hold what the whole height holds', () => {
         assert.ok(mesh.rects[4 * q + 2] < mesh.ySpan && mesh.rects[4 * q + 3] > 0)
       }
     }
-    const spans = tileSpans(d, s, rowHeight(grid, yLevel))
     const expected = new Set(
-      rowsOf(spans)
+      spansOf(d, s, rowHeight(grid, yLevel))
         .filter((span) => span.bytes > 0)
         .map((span) => span.rep),
     )
@@ -170,13 +157,12 @@ test('a tile with too many quads is coarsened, says so, and keeps every byte', (
   for (let c = 0; c < covered.length; c++) assert.equal(covered[c], d.allocated[mesh.samples[c]])
 })
 
-test('pick, liveAt, offsetOf and path agree with counting', () => {
+test('pick, offsetOf and path agree with counting', () => {
   const r = random(9)
   for (const d of DEVICES) {
     for (let i = 0; i < 60; i++) {
       const s = Math.floor(r() * d.P)
       const live = liveIds(d, s)
-      assert.deepEqual([...liveAt(d, s)], live)
       const byte = Math.floor(r() * d.allocated[s] * 1.1)
       let top = 0
       const expected = live.find((id) => (top += d.size[id]) > byte) ?? -1

@@ -3,8 +3,9 @@
 import type { DeviceData, TileKey } from '../src/data/model'
 import { axisClock } from '../src/layout/gaps'
 import { gridOf } from '../src/layout/grid'
-import type { Lifetimes } from '../src/layout/pick'
+import { type Lifetimes, visibleIn } from '../src/layout/pick'
 import { eventSamples, type Samples, timeSamples } from '../src/layout/sampling'
+import { layOut } from '../src/layout/spans'
 
 export interface OracleSpan {
   first: number
@@ -84,4 +85,14 @@ export function tileSamples(d: DeviceData, key: TileKey): Samples {
   const grid = gridOf(d, key.axis)
   if (key.axis === 'event') return eventSamples(d.allocated, grid, key.level, key.tile)
   return timeSamples(d.allocated, axisClock(d.clockUs!).us, grid, key.level, key.tile)
+}
+
+/** The page's own spans of a tile whose columns show `samples`, bottom first. */
+export function spansOf(lives: Lifetimes, samples: Int32Array, tolerance: number): OracleSpan[] {
+  const spans: OracleSpan[] = []
+  const add = (first: number, length: number, rep: number, stack: number, members: number, bytes: number): void => {
+    spans.push({ first, length, rep, stack, members, bytes })
+  }
+  layOut(lives, visibleIn(lives, samples), tolerance, { add, full: false }, null)
+  return spans
 }

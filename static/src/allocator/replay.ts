@@ -56,11 +56,6 @@ export function replay(recorded: Recorded, info: DeviceInfo, settings: Record<st
   return new Walk(recorded, info, rulesOf(settings, info.kind)).run()
 }
 
-/** The replay of a device, computed synchronously. */
-export function replayOf(data: DeviceData, settings: Record<string, unknown> | undefined): Replay {
-  return completeReplay(data, replay(data, data.info, settings))
-}
-
 export function completeReplay(data: DeviceData, replayed: Replayed): Replay {
   return { ...replayed, data, space: addressSpaceOf(data) }
 }

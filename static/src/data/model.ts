@@ -172,7 +172,7 @@ export interface TileKey {
 
 /** What bands are named by in place of their stacks: what colours stand for, and what a query matches. */
 export interface BandKeys {
-  /** Of these keys and no others; 0: stacks, as the file's own tiles have them. */
+  /** Of these keys and no others; 0: stacks. */
   version: number
   /** Key of each allocation (length N); null: its stack. */
   keys: Uint32Array | null
@@ -210,6 +210,6 @@ export interface TileMesh {
   count: Int32Array
   /** Exact bytes of the quad: its height. */
   bytes: Float64Array
-  /** Position that each column shows; empty when the tile came from the file before its columns were decoded. */
+  /** Position that each column shows. */
   samples: Int32Array
 }

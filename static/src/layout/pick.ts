@@ -7,17 +7,6 @@ import { lowerBound } from './binary-search'
 
 type Lives = Pick<DeviceData, 'start' | 'end' | 'size'>
 
-/** Ids live at s, bottom of the stack first. */
-export function liveAt(d: Lives, s: number): Int32Array {
-  const { end } = d
-  const born = lowerBound(d.start, s + 1)
-  let count = 0
-  for (let id = 0; id < born; id++) if (end[id] > s) count++
-  const live = new Int32Array(count)
-  for (let id = 0, i = 0; i < count; id++) if (end[id] > s) live[i++] = id
-  return live
-}
-
 /** Byte at which an allocation begins at s; NaN where it is not live. */
 export function offsetOf(d: Lives, id: number, s: number): number {
   const { end, size } = d

@@ -1,11 +1,11 @@
-// What is drawn of a tile, with exact bytes. The exact twin of snapreport/mesh/spans.py.
+// What is drawn of a tile, with exact bytes.
 //
 // A span is a run of columns in which one band of the stack stays the same: one allocation, or, where neighbours in the
 // stack are each thinner than a row, a group of them. A group is formed by the row its members are born in, not by where
 // they lie in each column: what slides down keeps its group, so spans grow with births and deaths only.
 
 import { GroupSweep, type SpanSink } from './sweep'
-import { type Lifetimes, type Visible, visibleIn } from './pick'
+import type { Lifetimes, Visible } from './pick'
 
 /** The needed part of the height: spans outside it need not be made. */
 export interface Band {
@@ -62,71 +62,4 @@ export function layOut(
   }
   sweep.close()
   return count
-}
-
-/** Spans in stacking order, bottom first; the arrays may be longer than `count` spans. */
-export interface Spans {
-  count: number
-  first: Uint16Array
-  length: Uint16Array
-  rep: Uint32Array
-  stack: Uint32Array
-  category: Uint8Array
-  /** allocations in the span */
-  members: Uint32Array
-  bytes: Float64Array
-}
-
-/** All spans of a tile whose columns show `samples`, as the file would store them. */
-export function tileSpans(lives: Lifetimes, samples: Int32Array, tolerance: number): Spans {
-  const collector = new SpanCollector(lives.category)
-  layOut(lives, visibleIn(lives, samples), tolerance, collector, null)
-  return collector.spans
-}
-
-class SpanCollector implements SpanSink {
-  spans: Spans = emptySpans(4096)
-  readonly full = false
-
-  constructor(private readonly category: Uint8Array) {}
-
-  add(first: number, length: number, rep: number, stack: number, members: number, bytes: number): void {
-    let { spans } = this
-    const i = spans.count
-    if (i === spans.first.length) spans = this.spans = grown(spans)
-    spans.first[i] = first
-    spans.length[i] = length
-    spans.rep[i] = rep
-    spans.stack[i] = stack
-    spans.category[i] = this.category[rep]
-    spans.members[i] = members
-    spans.bytes[i] = bytes
-    spans.count = i + 1
-  }
-}
-
-function emptySpans(capacity: number): Spans {
-  return {
-    count: 0,
-    first: new Uint16Array(capacity),
-    length: new Uint16Array(capacity),
-    rep: new Uint32Array(capacity),
-    stack: new Uint32Array(capacity),
-    category: new Uint8Array(capacity),
-    members: new Uint32Array(capacity),
-    bytes: new Float64Array(capacity),
-  }
-}
-
-function grown(old: Spans): Spans {
-  const spans = emptySpans(old.first.length * 2)
-  spans.count = old.count
-  spans.first.set(old.first)
-  spans.length.set(old.length)
-  spans.rep.set(old.rep)
-  spans.stack.set(old.stack)
-  spans.category.set(old.category)
-  spans.members.set(old.members)
-  spans.bytes.set(old.bytes)
-  return spans
 }

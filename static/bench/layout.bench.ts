@@ -53,7 +53,7 @@ for (const axis of ['event', 'time'] as const) {
   }
 }
 const r = random(3)
-const picks = Array.from({ length: 50 }, () => timed(() => pick(d, Math.floor(r() * d.P), r() * d.info.peakBytes))[1])
+const picks = Array.from({ length: 50 }, () => timed(() => pick(d, Math.floor(r() * d.P), r() * d.info.peak_bytes))[1])
 const offsets = Array.from({ length: 50 }, () => timed(() => offsetOf(d, d.N - 10, d.P - 1))[1])
 const samples = layOutTile(source, { device: 0, axis: 'event', level: 0, tile: 0, yLevel: 0, yTile: 0 }).samples
 const paths = Array.from({ length: 10 }, () => timed(() => path(d, Math.floor(d.N / 2), samples))[1])

@@ -37,7 +37,7 @@ export function describeAllocation(d: DeviceData, id: number): AllocationRecord 
   const timeOf = (event: number): number | null =>
     event < 0 || !d.timeUs || info.time0 === null ? null : info.time0 + d.timeUs[event]
   const before = info.ghosts + info.freed
-  const hasAddress = !info.leftOut.includes('addr_lo')
+  const hasAddress = !info.left_out.includes('addr_lo')
   return {
     id,
     addr: hasAddress ? d.addrHi[id] * 2 ** 32 + d.addrLo[id] : null,
@@ -48,12 +48,12 @@ export function describeAllocation(d: DeviceData, id: number): AllocationRecord 
     free_event: d.freeEvent[id],
     alloc_us: timeOf(d.allocEvent[id]),
     free_us: timeOf(d.freeEvent[id]),
-    stream: info.leftOut.includes('stream') ? null : streamNumber(info.streams[d.stream[id]]),
+    stream: info.left_out.includes('stream') ? null : streamNumber(info.streams[d.stream[id]]),
     pool: info.pools[d.pool[id]] || null,
     stack: d.stack[id],
     free_stack: d.freeStack[id],
     category: info.categories[d.category[id]],
-    category_source: info.categorySources[d.categorySource[id]],
+    category_source: info.category_sources[d.categorySource[id]],
     origin: id < info.ghosts ? 'ghost' : id < before ? 'freed' : 'traced',
     compile_context: info.contexts[d.context[id]] || null,
     user_metadata: info.metadata[d.metadata[id]] || null,

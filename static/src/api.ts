@@ -118,7 +118,7 @@ export function installApi(target: { snapreport?: PublicApi }, opening: Promise<
       const { client } = await opened
       const index = indexOf(client, device)
       const mask = without ? await maskOf(client, index, without) : null
-      const peakAllocated = mask ? peakWithout(await client.device(index), mask) : client.devices[index].peakBytes
+      const peakAllocated = mask ? peakWithout(await client.device(index), mask) : client.devices[index].peak_bytes
       return client.leastMemory(index, { settings, without: mask, peakAllocated }).answer
     },
     drawn: () => now().controller.drawn(),

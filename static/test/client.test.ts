@@ -160,7 +160,7 @@ test('window.snapreport answers exactly and refuses what is wrong', async () => 
   await api.ready
   assert.deepEqual(api.devices(), [3])
   assert.equal(api.getView().device, 3)
-  const s = device.info.peakEvent + 1
+  const s = device.info.peak_event + 1
   for (let id = 0; id < device.N; id += 97) {
     const offset = offsetOf(device, id, s)
     if (Number.isNaN(offset) || device.size[id] === 0) continue

@@ -106,7 +106,7 @@ test('what is held at a moment is the sum over what is live', () => {
   const d = device(5000, 4)
   for (const by of COLOURS) {
     const colouring = makeColouring(d, STACKS, by, false)
-    for (const position of [0, 1, 700, d.info.peakEvent + 1, d.P - 1]) {
+    for (const position of [0, 1, 700, d.info.peak_event + 1, d.P - 1]) {
       const bytes = new Map<number, number>()
       for (let id = 0; id < d.N; id++) {
         if (d.start[id] <= position && position < d.end[id])
@@ -414,7 +414,7 @@ test('sizes that are there have the whole range of colours', () => {
 
 test('what is inferred is hatched, with and without a query', () => {
   const d = device(900, 4)
-  d.info.categorySources = ['unknown', 'inferred', 'stack']
+  d.info.category_sources = ['unknown', 'inferred', 'stack']
   d.categorySource = Uint8Array.from({ length: d.N }, (_, id) => id % 3)
   const colouring = makeColouring(d, STACKS, 'category', false)
   const sent: (Uint32Array | null)[] = []
@@ -464,8 +464,8 @@ test('a file with a final state only opens on its segments', () => {
 })
 
 test('a report opens coloured by category where most bytes at the peak have one', () => {
-  const of = (namedBytes: number, leftOut: string[] = []) =>
-    startColour({ ...device(10, 1).info, peakBytes: 100, namedBytes, leftOut })
+  const of = (named_bytes: number, left_out: string[] = []) =>
+    startColour({ ...device(10, 1).info, peak_bytes: 100, named_bytes, left_out })
   assert.deepEqual([of(51), of(50), of(0), of(90, ['category'])], ['category', 'stack', 'stack', 'stack'])
 })
 

@@ -66,7 +66,7 @@ test('modules, shapes and dtypes are found by whole parts', () => {
     modules: ['', 'layers.7', 'layers.7.attn', 'layers.70'],
     shapes: ['', '4x128'],
     dtypes: ['', 'float32'],
-    gradFns: ['', 'MulBackward0 AddmmBackward0'],
+    grad_fns: ['', 'MulBackward0 AddmmBackward0'],
   }
   const device = { ...d.info, ...named }
   d.module = Uint8Array.from({ length: d.N }, (_, id) => id % 4)
@@ -151,7 +151,7 @@ test('masks, counts and bytes equal a look at every allocation', () => {
     3,
   )
   const device = { ...d.info, categories: ['unknown', 'parameter', 'gradient'], streams: ['7'], pools: ['(0, 1)'] }
-  const peak = device.peakEvent + 1
+  const peak = device.peak_event + 1
   const cases: [string, (id: number) => boolean][] = [
     ['size>1KiB', (id) => d.size[id] > 1024],
     ['-size>1KiB OR live:peak', (id) => d.size[id] <= 1024 || (d.start[id] <= peak && d.end[id] > peak)],
@@ -190,7 +190,7 @@ test('masks, counts and bytes equal a look at every allocation', () => {
 
 test('what cannot match says why', () => {
   const d = randomDevice({ events: 50, older: 0, stacks: 3, alloc: 0.5, size: () => 1 }, 1)
-  const untimed = info({ ...d.info, time0: null, stats: { oom_events: [] } as never, leftOut: ['addr_lo'] })
+  const untimed = info({ ...d.info, time0: null, stats: { oom_events: [] } as never, left_out: ['addr_lo'] })
   assert.deepEqual(evaluateQuery(d, stacks, untimed, 'time>1 OR live:oom').notes, [
     'this snapshot was recorded without times',
     'no allocation failed for want of memory',
@@ -302,7 +302,7 @@ test('the query of a step finds its allocations and no others', () => {
 
 test('steps that are not known are told, and no times are needed', () => {
   const d = randomDevice({ events: 50, older: 0, stacks: 3, alloc: 0.5, size: () => 1 }, 1)
-  const untimed = info({ ...d.info, time0: null, leftOut: ['times'], spans: rawSpans([['forward', 0, 9]]) })
+  const untimed = info({ ...d.info, time0: null, left_out: ['times'], spans: rawSpans([['forward', 0, 9]]) })
   const notes = (query: string, device = untimed): string[] => evaluateQuery(d, stacks, device, query).notes
   assert.deepEqual(notes('step:3'), ['no steps are known on this device'])
   assert.deepEqual(notes('step:3', { ...untimed, steps: rawSteps([[1, 0, 9]]) }), [

@@ -4,7 +4,7 @@ import type { DeviceInfo } from '../src/data/model'
 import { afterSecond, firstSecond, type Second, secondOf, stateOfSecond, withSecond } from '../src/ui/second'
 import type { State } from '../src/ui/state'
 
-const DEVICES = [1000, 500, 1000].map((events, index) => ({ index, events, peakEvent: 10 })) as DeviceInfo[]
+const DEVICES = [1000, 500, 1000].map((events, index) => ({ index, events, peak_event: 10 })) as DeviceInfo[]
 const FIRST: State = {
   device: 0,
   view: 'flame',

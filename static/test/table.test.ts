@@ -235,7 +235,7 @@ test('without the requests, events that nothing is left of are requests', () => 
     freeRequestedEvent: i32(-1),
     other,
   } as unknown as Parameters<typeof indexEvents>[1]
-  const index = indexEvents(info({ events: 3, leftOut: ['requested'] }), base)
+  const index = indexEvents(info({ events: 3, left_out: ['requested'] }), base)
   assert.equal(index.kind[1], UNKNOWN)
   assert.deepEqual(
     Array.from(index.action, (a) => index.names[a]),
@@ -309,7 +309,7 @@ test('the category of a group is that of most of its bytes at the peak, else of 
     end: Int32Array.of(9, 9, 9, 9),
     size: Float64Array.of(5, 7, 100, 1),
     category: Uint8Array.of(2, 1, 0, 1),
-    info: { categories: ['a', 'b', 'c'], peakEvent: 1 },
+    info: { categories: ['a', 'b', 'c'], peak_event: 1 },
   } as unknown as DeviceData
   const main = (of: number[], mask: Uint8Array | null = null): number[] => [
     ...mainCategories(data, { count: 3, of } as unknown as Groups, mask),

@@ -62,7 +62,7 @@ export function completeReplay(data: DeviceData, replayed: Replayed): Replay {
 
 /** Addresses were left out of the file, or there are none: nothing can be laid out. */
 export function hasAddresses(data: DeviceData): boolean {
-  return !data.info.leftOut.includes('addr_lo')
+  return !data.info.left_out.includes('addr_lo')
 }
 
 class Walk {

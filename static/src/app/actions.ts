@@ -71,7 +71,7 @@ export class TimelineActions {
 
   readonly goToPeak = (): void => {
     const info = this.page.info()
-    if (info) this.page.timeline.navigator.centreOn(info.peakEvent)
+    if (info) this.page.timeline.navigator.centreOn(info.peak_event)
   }
 
   /** The first one after the middle of the window, else the first. */
@@ -131,7 +131,7 @@ export class TimelineActions {
     const data = timeline.currentScene?.data
     if (!data || data.N === 0) return
     const { select } = store.state
-    const atPeak = data.info.peakEvent + 1
+    const atPeak = data.info.peak_event + 1
     const first = data.start.findIndex((start, id) => start <= atPeak && data.end[id] > atPeak)
     store.set({
       select: select === null ? Math.max(0, first) : Math.min(data.N - 1, Math.max(0, select + by)),

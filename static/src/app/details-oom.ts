@@ -1,7 +1,9 @@
 // The details of an out-of-memory event: which code requested how much, what was free, and what memory was used for.
 
 import { heldByCategory, heldByLine } from '../data/held-memory'
-import type { DeviceData, OomEvent, OomFigures, Stacks } from '../data/model'
+import type { OomEntry } from '../data/contracts'
+import { oomFigures } from '../data/manifest'
+import type { DeviceData, OomFigures, Stacks } from '../data/model'
 import { formatBytes, formatBytesExact, formatCount } from '../layout/format'
 import { h } from '../ui/dom'
 import { formatShare, plural } from '../ui/format'
@@ -17,17 +19,13 @@ const MOST = 6
 /** The part of all memory below which a part explains nothing: functions are in sight instead of categories of a few KiB. */
 const LEAST = 0.01
 
-export function oomTitle({ requested }: OomEvent): string {
+export function oomTitle({ requested }: OomEntry): string {
   return `Out of memory: ${formatBytes(requested)} requested`
 }
 
-export function oomDetails(
-  parts: DetailsParts,
-  scene: Scene,
-  data: DeviceData,
-  stacks: Stacks,
-  { event, requested, figures }: OomEvent,
-): Node[] {
+export function oomDetails(parts: DetailsParts, scene: Scene, data: DeviceData, stacks: Stacks, oom: OomEntry): Node[] {
+  const { event, requested } = oom
+  const figures = oomFigures(oom)
   const row = data.other.event.indexOf(event)
   const stack = row < 0 ? 0 : data.other.stack[row]
   const rows: Row[] = [['Requested', withExact(requested)], ...(figures ? figureRows(figures) : [])]
@@ -54,21 +52,21 @@ export function oomDetails(
 
 /** Why it failed, in a sentence; see snapreport/findings/oom.py for what each verdict means. */
 export function verdictSentence(figures: OomFigures): string {
-  const { verdict, shortfall, largestUsable, usable, otherStream, otherPool, otherSize, deviceFree } = figures
-  const locked = otherStream + otherPool + otherSize
+  const { verdict, shortfall, largest_usable, usable, other_stream, other_pool, other_size, device_free } = figures
+  const locked = other_stream + other_pool + other_size
   switch (verdict) {
     case 'demand':
       return `Not enough memory: the request was ${formatBytes(shortfall)} larger than all free, cached and pending memory.`
     case 'fragmentation':
-      return `Fragmentation: ${formatBytes(usable)} cached for it, but the largest free block was ${formatBytes(largestUsable)}.`
+      return `Fragmentation: ${formatBytes(usable)} cached for it, but the largest free block was ${formatBytes(largest_usable)}.`
     case 'pool-locked':
       return `${formatBytes(locked)} were cached, but for other streams, private pools or requests of another size.`
     case 'mixed':
       return `${formatBytes(usable + locked)} were cached, but in pieces or where this request could not use them.`
     case 'limit':
-      return `${formatBytes(deviceFree ?? 0)} were free on the device: the process had a limit, or the driver refused.`
+      return `${formatBytes(device_free ?? 0)} were free on the device: the process had a limit, or the driver refused.`
     case 'unclear':
-      return `A free block of ${formatBytes(largestUsable)} was cached: the recording does not show why it was not used.`
+      return `A free block of ${formatBytes(largest_usable)} was cached: the recording does not show why it was not used.`
   }
 }
 
@@ -79,16 +77,17 @@ function withExact(bytes: number): HTMLElement {
 
 /** Parts that explain nothing are left out. */
 function figureRows(figures: OomFigures): Row[] {
-  const { segment, deviceFree, usable, largestUsable, otherStream, otherPool, otherSize, pending, reserved } = figures
+  const { segment, device_free, usable, largest_usable, other_stream, other_pool, other_size, pending, reserved } =
+    figures
   const some = (bytes: number): string | null => (bytes >= LEAST * reserved && bytes > 0 ? formatBytes(bytes) : null)
   return [
     ['Segment needed', segment === null ? null : formatBytes(segment)],
-    ['Free on the device', deviceFree === null ? 'not recorded' : formatBytes(deviceFree)],
+    ['Free on the device', device_free === null ? 'not recorded' : formatBytes(device_free)],
     ['Cached and usable', formatBytes(usable)],
-    ['Largest free block', usable > 0 ? formatBytes(largestUsable) : null],
-    ['Cached, other streams', some(otherStream)],
-    ['Cached, other pools', some(otherPool)],
-    ['Cached, other sizes', some(otherSize)],
+    ['Largest free block', usable > 0 ? formatBytes(largest_usable) : null],
+    ['Cached, other streams', some(other_stream)],
+    ['Cached, other pools', some(other_pool)],
+    ['Cached, other sizes', some(other_size)],
     ['Pending free', some(pending)],
     ['Shortfall', figures.shortfall > 0 ? formatBytes(figures.shortfall) : 'none in total'],
     ['Allocated', `${formatBytes(figures.allocated)} of ${formatBytes(reserved)} reserved`],

@@ -36,15 +36,15 @@ const SPANS_SHOWN = 4
 
 export function rowsOf(scene: Scene, data: DeviceData, id: number, links: Links): Row[] {
   const { info } = scene
-  const peakPosition = info.peakEvent + 1
+  const peakPosition = info.peak_event + 1
   const atPeak = data.start[id] <= peakPosition && data.end[id] > peakPosition
   const address = formatAddress(data.addrHi[id], data.addrLo[id])
   const alloc = data.start[id] - 1
   const free = data.end[id] === data.P ? -1 : data.end[id] - 1
-  const neighbours = info.leftOut.includes('addr_lo') ? { before: -1, after: -1 } : addressHistory(data, id)
-  const beside = info.leftOut.includes('addr_lo') ? null : neighboursOf(data, id)
+  const neighbours = info.left_out.includes('addr_lo') ? { before: -1, after: -1 } : addressHistory(data, id)
+  const beside = info.left_out.includes('addr_lo') ? null : neighboursOf(data, id)
   const storedOr = <T>(column: string, value: () => T): T | string =>
-    info.leftOut.includes(column) ? LEFT_OUT : value()
+    info.left_out.includes(column) ? LEFT_OUT : value()
   const moment = (event: number): Node | null => (event < 0 ? null : momentLink(scene, event, links))
   return [
     ['Allocated at', moment(alloc)],
@@ -55,11 +55,11 @@ export function rowsOf(scene: Scene, data: DeviceData, id: number, links: Links)
     ['Freed at', moment(free) ?? (data.n > 0 ? 'not freed: alive at the end' : null)],
     ['Live for', data.n > 0 ? describeSpan(data, id) : null],
     ['Category', info.categories[data.category[id]] ?? null],
-    ['Category from', SOURCE_WORDS[info.categorySources[data.categorySource[id]]] ?? null],
+    ['Category from', SOURCE_WORDS[info.category_sources[data.categorySource[id]]] ?? null],
     ['Module', storedOr('module', () => moduleRow(info, data.module[id]))],
     ['Tensor', storedOr('shape', () => tensorRow(info.shapes[data.shape[id]], info.dtypes[data.dtype[id]]))],
-    ['Saved by', storedOr('saved_by', () => info.gradFns[data.savedBy[id]] || null)],
-    ['Share of peak', atPeak ? `${formatShare(data.size[id], info.peakBytes)} of the peak` : 'not live at the peak'],
+    ['Saved by', storedOr('saved_by', () => info.grad_fns[data.savedBy[id]] || null)],
+    ['Share of peak', atPeak ? `${formatShare(data.size[id], info.peak_bytes)} of the peak` : 'not live at the peak'],
     ['Origin', originOf(alloc, free)],
     ['Steps', stepsRow(data, id)],
     ['During', duringRow(data, id)],
@@ -239,7 +239,7 @@ export interface Siblings {
 /** What a stack allocated; `id`: an allocation left out of the largest, since it is shown already (null: none). */
 export function siblingsOf(d: DeviceData, mine: number, id: number | null, most: number, position: number): Siblings {
   const { N, stack, size, start, end } = d
-  const peak = d.info.peakEvent + 1
+  const peak = d.info.peak_event + 1
   const out: Siblings = { count: 0, bytes: 0, liveAtPeak: 0, bytesAtPeak: 0, liveThen: 0, bytesThen: 0, largest: [] }
   const { largest } = out
   for (let other = 0; other < N; other++) {

@@ -87,7 +87,7 @@ function othersPart(store: Store, data: DeviceData, stacks: Stacks, { mask, quer
   if (!own || others.length === 0) return []
   const of = shares.some(({ live }) => live > 0) ? 'live' : 'bytes'
   const total = shares.reduce((sum, share) => sum + share[of], 0)
-  const when = of === 'live' ? (position === data.info.peakEvent + 1 ? ' at the peak' : ' at this moment') : ''
+  const when = of === 'live' ? (position === data.info.peak_event + 1 ? ' at the peak' : ' at this moment') : ''
   const list = h('ol', { class: 'sibling-list' })
   for (const share of others.slice(0, OTHERS_SHOWN)) {
     const label = `${formatBytes(share[of])}  ${nameOfStack(stacks, share.stack)}`
@@ -118,7 +118,7 @@ export function allocationsPart(
 ): Node[] {
   const position = positionOf(data.info, store.state.at)
   const found = siblingsOf(data, stack, id, SIBLINGS_SHOWN, position)
-  const isPeak = position === data.info.peakEvent + 1
+  const isPeak = position === data.info.peak_event + 1
   const parts: Node[] = [
     h('div', { class: 'row stack-head' }, h('h3', {}, id === null ? 'Its allocations' : 'From the same stack')),
     h(
@@ -146,6 +146,6 @@ export function allocationsPart(
 
 function atPeak({ liveAtPeak, bytesAtPeak }: Siblings, { info }: DeviceData): string {
   return liveAtPeak
-    ? `${formatCount(liveAtPeak)} live with ${formatBytes(bytesAtPeak)}, ${formatShare(bytesAtPeak, info.peakBytes)} of it.`
+    ? `${formatCount(liveAtPeak)} live with ${formatBytes(bytesAtPeak)}, ${formatShare(bytesAtPeak, info.peak_bytes)} of it.`
     : 'none of them lives.'
 }

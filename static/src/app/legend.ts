@@ -216,7 +216,7 @@ export class Legend {
 
 function wordsOf(info: DeviceInfo, position: number): string {
   if (info.events === 0) return 'in the final state'
-  if (position === info.peakEvent + 1) return 'at the peak'
+  if (position === info.peak_event + 1) return 'at the peak'
   return position === 0 ? 'before the first event' : `at event ${formatCount(position - 1)}`
 }
 

@@ -258,7 +258,7 @@ export class SearchBox {
         this.live = { matches, position, bytes: liveMatches(scene.data, matches.mask, position).bytes }
       }
       const moment =
-        state.at === null || state.at === scene.info.peakEvent ? 'at the peak' : `at event ${formatCount(state.at)}`
+        state.at === null || state.at === scene.info.peak_event ? 'at the peak' : `at event ${formatCount(state.at)}`
       text = `${formatCount(matches.count)} ${matches.count === 1 ? 'match' : 'matches'}, ${formatBytes(matches.bytes)}; ${formatBytes(this.live.bytes)} ${moment}`
       const id = state.select
       if (id !== null && matches.mask[id]) {

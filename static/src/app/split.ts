@@ -260,7 +260,7 @@ export class SecondPane {
       at,
       select,
       x: window && scale ? [scale.toEvent(window.x0), scale.toEvent(window.x1)] : [-1, this.info.events],
-      y: window ? [window.y0, window.y1] : [0, this.info.peakBytes],
+      y: window ? [window.y0, window.y1] : [0, this.info.peak_bytes],
     }
   }
 
@@ -317,8 +317,8 @@ function paneTitle(client: DataClient, state: State, allocated: number | null): 
 }
 
 function momentTitle({ at }: State, info: DeviceInfo, allocated: number | null): string {
-  const event = at ?? info.peakEvent
-  const kind = event === info.peakEvent ? ' (peak)' : info.ooms.some((oom) => oom.event === event) ? ' (OOM)' : ''
+  const event = at ?? info.peak_event
+  const kind = event === info.peak_event ? ' (peak)' : info.ooms.some((oom) => oom.event === event) ? ' (OOM)' : ''
   const moment = event < 0 ? 'before the first event' : `event ${formatCount(event)}${kind}`
   return allocated === null ? moment : `${moment}, ${formatBytes(allocated)} allocated`
 }

@@ -12,7 +12,7 @@ import type { SecondPane } from './split'
 
 /** Categories tell a story where most bytes at the peak have one. */
 export function startColour(info: DeviceInfo | undefined): ColourBy {
-  return info && 2 * info.namedBytes > info.peakBytes && whyNot(info, 'category') === null ? 'category' : 'stack'
+  return info && 2 * info.named_bytes > info.peak_bytes && whyNot(info, 'category') === null ? 'category' : 'stack'
 }
 
 /** Where nothing is allocated or freed the timeline would be one rectangle: what is known then is the map of segments. */
@@ -70,7 +70,7 @@ export function currentView(
       window && scale
         ? [scale.toEvent(window.x0), scale.toEvent(window.x1)]
         : [x?.[0] ?? -1, x?.[1] ?? info?.events ?? 0],
-    y: window ? [window.y0, window.y1] : [y?.[0] ?? 0, y?.[1] ?? info?.peakBytes ?? 0],
+    y: window ? [window.y0, window.y1] : [y?.[0] ?? 0, y?.[1] ?? info?.peak_bytes ?? 0],
     second: pane?.view() ?? null,
   }
 }

@@ -123,7 +123,7 @@ function stepsOf(scene: Scene, data: DeviceData, stacks: Stacks): Step[] {
   const { info } = scene
   const { index } = info
   const oom = info.ooms.length ? info.ooms[info.ooms.length - 1].event : null
-  const moment = oom ?? info.peakEvent
+  const moment = oom ?? info.peak_event
   const place = (rest: string): string => `#view=timeline&device=${index}&at=${moment}${rest}`
   return [
     ...riseOf(data, moment, place),

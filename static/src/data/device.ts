@@ -115,7 +115,7 @@ const RESERVED_SIGN: Record<string, number> = { segment_alloc: 1, segment_map: 1
 function reservedCurve(info: DeviceInfo, other: OtherEvents, P: number): Float64Array {
   const curve = new Float64Array(P)
   const sign = info.actions.map((action) => RESERVED_SIGN[action] ?? 0)
-  curve[0] = info.startReserved
+  curve[0] = info.start_reserved
   for (let row = 0; row < other.event.length; row++)
     curve[other.event[row] + 1] += sign[other.action[row]] * other.size[row]
   for (let s = 1; s < P; s++) curve[s] += curve[s - 1]

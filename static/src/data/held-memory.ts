@@ -59,7 +59,7 @@ export function heldByLine(data: DeviceData, stacks: Stacks, position: number): 
 
 /** Position of a moment as the state names it: an event, -1 for before the first, null for the peak. Clamped to the trace. */
 export function positionOf(info: DeviceInfo, at: number | null): number {
-  return Math.max(0, Math.min(info.events, (at ?? info.peakEvent) + 1))
+  return Math.max(0, Math.min(info.events, (at ?? info.peak_event) + 1))
 }
 
 /** Ids of what is live at a position, in birth order: O(N), some 1 ms for 300,000 allocations. */

@@ -72,7 +72,7 @@ export interface DeviceData {
   categorySource: Uint8Array
   context: Small
   metadata: Small
-  /** Which module made it, and the tensor in it: indices into `info.modules`, `shapes`, `dtypes`, `gradFns`; 0: not recorded. */
+  /** Which module made it, and the tensor in it: indices into `info.modules`, `shapes`, `dtypes`, `grad_fns`; 0: not recorded. */
   module: Small
   shape: Small
   dtype: Small

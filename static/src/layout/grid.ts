@@ -25,7 +25,7 @@ export interface Grid {
 /** What a grid needs of a device; both DeviceInfo and DeviceData have it. */
 export interface GridSource {
   events: number
-  peakBytes: number
+  peak_bytes: number
 }
 
 function depthFor(extent: number): number {
@@ -36,13 +36,13 @@ function depthFor(extent: number): number {
 
 export function eventGrid(source: GridSource): Grid {
   const extent = source.events + 1
-  return { axis: 'event', depth: depthFor(extent), extent, origin: -1, tolerance: rowTolerance(source.peakBytes) }
+  return { axis: 'event', depth: depthFor(extent), extent, origin: -1, tolerance: rowTolerance(source.peak_bytes) }
 }
 
 /** `lastUs`: where the last event lies on the axis of time (gaps.ts). */
 export function timeGrid(source: GridSource, lastUs: number): Grid {
   const extent = Math.floor(lastUs) + 1
-  return { axis: 'time', depth: depthFor(extent), extent, origin: 0, tolerance: rowTolerance(source.peakBytes) }
+  return { axis: 'time', depth: depthFor(extent), extent, origin: 0, tolerance: rowTolerance(source.peak_bytes) }
 }
 
 /** The grid of a decoded device. Throws on the time axis of a snapshot without times. */

@@ -108,7 +108,7 @@ class Finder {
       return lookUp(textsHaving(texts, test.parts), data[field])
     }
     if (field === 'saved') {
-      return this.isLeftOut('saved_by') ? this.nothing() : lookUp(textsHaving(info.gradFns, test.parts), data.savedBy)
+      return this.isLeftOut('saved_by') ? this.nothing() : lookUp(textsHaving(info.grad_fns, test.parts), data.savedBy)
     }
     if (field === 'meta') {
       this.isLeftOut('metadata')
@@ -138,7 +138,7 @@ class Finder {
       )
     if (field === 'source')
       return lookUp(
-        info.categorySources.map((name) => Number(names.includes(name))),
+        info.category_sources.map((name) => Number(names.includes(name))),
         data.categorySource,
       )
     if (field === 'pool') {
@@ -168,7 +168,7 @@ class Finder {
       for (let s = 1; s <= data.P; s++) before[s] += before[s - 1]
       return this.where((id) => before[end[id]] > before[start[id]])
     }
-    const s = name === 'start' ? 0 : name === 'end' ? info.events : info.peakEvent + 1
+    const s = name === 'start' ? 0 : name === 'end' ? info.events : info.peak_event + 1
     return this.where((id) => start[id] <= s && end[id] > s)
   }
 
@@ -297,7 +297,7 @@ class Finder {
   // Masks
 
   private isLeftOut(column: string): boolean {
-    const isLeftOut = this.info.leftOut.includes(column)
+    const isLeftOut = this.info.left_out.includes(column)
     if (isLeftOut) this.notes.add(LEFT_OUT[column])
     return isLeftOut
   }

@@ -165,7 +165,7 @@ function atPeak({ data, stacks, info }: Source): AtPeak {
 function heldAtPeak(data: DeviceData, stacks: Stacks, info: DeviceInfo): AtPeak {
   const made: AtPeak = { categories: new Map(), functions: new Map(), files: new Map() }
   const { frameOf, caller, leaf, frames, isNoise } = stacks.trie
-  const s = info.peakEvent + 1
+  const s = info.peak_event + 1
   const byStack = new Map<number, number>()
   const byCategory = new Float64Array(info.categories.length)
   for (let id = 0; id < data.N; id++) {

@@ -60,7 +60,7 @@ export function tracksOf(info: DeviceInfo, data: DeviceData | null, activities: 
         : nothing('context', 'Compile contexts'),
     )
   // Names of tensors do not say what the program did at a moment.
-  if (info.metadata.some(Boolean) && !info.namesOnly)
+  if (info.metadata.some(Boolean) && !info.names_only)
     tracks.push(
       data
         ? runs('metadata', 'User metadata', info.metadata, data.metadata, data.start)

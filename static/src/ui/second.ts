@@ -94,7 +94,7 @@ export function firstSecond(first: State, devices: readonly DeviceInfo[]): Secon
   const start = { x: null, select: null, oom: null, apart: false, stacked: false }
   if (other) return { ...start, device: other.index, at: null }
   const last = here.events - 1
-  return { ...start, device: here.index, at: (first.at ?? here.peakEvent) === last ? null : last }
+  return { ...start, device: here.index, at: (first.at ?? here.peak_event) === last ? null : last }
 }
 
 /** A window over the same part of another trace. */

@@ -62,7 +62,7 @@ export function makeColouring(data: DeviceData, stacks: Stacks, by: ColourBy, da
 }
 
 function inferredOf({ categorySource, info, N }: DeviceData): Uint8Array | null {
-  const inferred = info.categorySources.indexOf('inferred')
+  const inferred = info.category_sources.indexOf('inferred')
   if (inferred < 0 || categorySource.length < N || !categorySource.includes(inferred)) return null
   return Uint8Array.from({ length: N }, (_, id) => Number(categorySource[id] === inferred))
 }

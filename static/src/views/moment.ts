@@ -55,7 +55,7 @@ export class MomentBar {
     if (document.activeElement !== this.field) this.field.value = String(event)
     this.slider.setAttribute('aria-valuetext', event < 0 ? 'before the first event' : `event ${formatCount(event)}`)
     this.element.hidden = info.events === 0
-    this.peak.setAttribute('aria-pressed', String(state.at === null || event === info.peakEvent))
+    this.peak.setAttribute('aria-pressed', String(state.at === null || event === info.peak_event))
     this.oom.hidden = info.ooms.length === 0
     const here = info.ooms.find((oom) => oom.event === event)
     this.oom.setAttribute('aria-pressed', String(here !== undefined))
@@ -88,7 +88,7 @@ export class MomentBar {
   }
 
   private step(by: number): void {
-    this.goTo((this.store.state.at ?? this.info?.peakEvent ?? 0) + by)
+    this.goTo((this.store.state.at ?? this.info?.peak_event ?? 0) + by)
   }
 
   private goTo(event: number): void {

@@ -1,7 +1,7 @@
 // Remedies replayed together: what they leave of each allocation, and of the peak. The twin of `sizes` in
 // snapreport/forecast/remedies.py. And sizes at another batch.
 
-import type { OomEvent } from '../data/model'
+import type { OomEntry } from '../data/contracts'
 
 /** What a remedy takes: see SavingRow in snapreport/findings/saving.py. */
 export interface Remedy {
@@ -56,7 +56,7 @@ export function doubtful(factor: number, least: boolean): number {
 
 /** Requests that failed by event, with what the remedies leave of each. `counted`: those that the program needed. */
 export function requestsLeft(
-  ooms: readonly OomEvent[],
+  ooms: readonly OomEntry[],
   counted: ReadonlySet<number>,
   remedies: readonly Remedy[],
 ): Map<number, number> {

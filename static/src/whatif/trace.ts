@@ -75,7 +75,7 @@ export function traceOf(data: DeviceData, replay: Replay, recorded: Record<strin
   const { bornAt, endedAt } = replay
   const space = addressSpaceOf(data)
   const expandableSeen = replay.segments.expandable.some((flag) => flag === 1)
-  const settings = recordedSettings(recorded, expandableSeen, info.settingsSince212 ?? null)
+  const settings = recordedSettings(recorded, expandableSeen, info.settings_since_2_10 ?? null)
   // What each event of `other` is: 0…3 a segment event, 4 an OOM, 5 a completed free; -1 anything else.
   const code = new Int8Array(n).fill(-1)
   const rowOf = new Int32Array(n).fill(-1)
@@ -255,7 +255,7 @@ function refusalOf(data: DeviceData, P: number, code: Int8Array): string {
   const { info, N, start, end, freeRequestedEvent } = data
   if (info.kind !== 'cuda') return sentence('refusals', 'kind', { kind: info.kind })
   if (info.profiled) return sentence('refusals', 'profiler')
-  if (info.leftOut.includes('pool')) return sentence('page_refusals', 'left_out')
+  if (info.left_out.includes('pool')) return sentence('page_refusals', 'left_out')
   let born = false
   let freed = 0
   let requested = 0

@@ -40,7 +40,7 @@ export function inferredAt(
   position: number,
 ): Float64Array {
   const bytes = new Float64Array(count)
-  const inferred = info.categorySources.indexOf('inferred')
+  const inferred = info.category_sources.indexOf('inferred')
   for (let id = 0; id < N && start[id] <= position; id++)
     if (end[id] > position && categorySource[id] === inferred) bytes[keys[id]] += size[id]
   return bytes

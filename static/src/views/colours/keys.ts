@@ -29,7 +29,7 @@ const ORIGIN_NAMES = [
 /** Why a device cannot be coloured this way; null when it can. */
 export function whyNot(info: DeviceData['info'], by: ColourBy): string | null {
   if (by === 'step' && !stepRanges(info)) return 'no steps recorded'
-  if ((by === 'stream' || by === 'pool' || by === 'stack' || by === 'category') && info.leftOut.includes(by)) {
+  if ((by === 'stream' || by === 'pool' || by === 'stack' || by === 'category') && info.left_out.includes(by)) {
     return `${by} left out of this report to fit its size`
   }
   return null

@@ -244,13 +244,13 @@ export class DiffView implements View {
     const name = (snapshot: number): string => snapshots[snapshot]?.file ?? ''
     fill(
       this.legend,
-      h('span', {}, swatch('before'), `${name(before.info.snapshot)}, peak ${formatBytes(before.info.peakBytes)}`),
-      h('span', {}, swatch('after'), `${name(info.snapshot)}, peak ${formatBytes(info.peakBytes)}.`),
+      h('span', {}, swatch('before'), `${name(before.info.snapshot)}, peak ${formatBytes(before.info.peak_bytes)}`),
+      h('span', {}, swatch('after'), `${name(info.snapshot)}, peak ${formatBytes(info.peak_bytes)}.`),
       'Each over its own events, on one scale of bytes.',
     )
     canvas.setAttribute(
       'aria-label',
-      `Allocated bytes of both: before at most ${formatBytes(before.info.peakBytes)}, after at most ${formatBytes(info.peakBytes)}`,
+      `Allocated bytes of both: before at most ${formatBytes(before.info.peak_bytes)}, after at most ${formatBytes(info.peak_bytes)}`,
     )
   }
 

@@ -77,7 +77,7 @@ function actionsOf(
   const ofOther = info.actions.map(numberOf)
   const action = new Uint8Array(n)
   // Without the requests, whether ends are requests or completions shows only where some event is left unexplained.
-  const isBlurred = info.leftOut.includes('requested') && !kind.includes(UNKNOWN)
+  const isBlurred = info.left_out.includes('requested') && !kind.includes(UNKNOWN)
   const ofKind = [1, 0, 1, isBlurred ? numberOf(FREED) : 2]
   const counts = new Float64Array(names.length)
   for (let event = 0; event < n; event++) {

@@ -29,7 +29,7 @@ export interface EventRecord {
 export function recordOf(info: DeviceInfo, data: DeviceData, index: EventIndex, event: number): EventRecord {
   const kind = index.kind[event]
   const id = allocationOf(index, event)
-  const has = (column: string): boolean => !info.leftOut.includes(column)
+  const has = (column: string): boolean => !info.left_out.includes(column)
   const base = {
     event,
     id,
@@ -66,7 +66,7 @@ export function recordOf(info: DeviceInfo, data: DeviceData, index: EventIndex, 
     // The allocator records neighbours together, except in a few recordings.
     isRequests:
       kind === FREE &&
-      (requested >= 0 ? event - requested > 1 || (info.completionsDiffer ?? false) : !has('requested')),
+      (requested >= 0 ? event - requested > 1 || (info.completions_differ ?? false) : !has('requested')),
   }
 }
 

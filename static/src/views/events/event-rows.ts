@@ -36,7 +36,7 @@ interface EventRow {
 /** `listed`: events that are listed; null: all of them. */
 export function describeListed(info: DeviceInfo, listed: number | null, matches: Matches | null): string {
   const events = plural(info.events, 'event')
-  const left = LEFT_OUT.filter(([name]) => info.leftOut.includes(name)).map(([, words]) => words)
+  const left = LEFT_OUT.filter(([name]) => info.left_out.includes(name)).map(([, words]) => words)
   return (
     (listed === null ? events : `${formatCount(listed)} of ${events} listed`) +
     (matches ? `; ${formatCount(matches.count)} of ${plural(info.allocations, 'allocation')} match` : '') +
@@ -122,7 +122,7 @@ export function eventColumns(info: DeviceInfo, stacks: Stacks, hasTimes: boolean
     more: Partial<EventColumn> = {},
   ): EventColumn => ({ name, title, level, width, text, grow: 0, isNumber: true, ...more })
   const missing = (what: string, value: string | null): string =>
-    info.leftOut.includes(what) ? 'left out' : (value ?? '–')
+    info.left_out.includes(what) ? 'left out' : (value ?? '–')
   return [
     column('event', 'Event', 1, widthOfCount(info.events), ({ event }) => formatCount(event)),
     ...(hasTimes ? [column('time', 'Time', 2, 116, ({ us }) => (us === null ? '…' : formatOffset(us)))] : []),

@@ -62,7 +62,7 @@ export class EventsView implements View {
     this.list.element.classList.add('events')
     this.toolbar = new EventsTools({
       goToPlace: (text) => this.goToPlace(text),
-      goToPeak: () => this.goTo(this.context!.info.peakEvent),
+      goToPeak: () => this.goTo(this.context!.info.peak_event),
       goToOom: (direction) => this.toOom(direction),
       listMatchesOnly: (isOn) => store.setOption('events.matches', isOn ? 'only' : null),
       save: () => void this.save(),
@@ -159,7 +159,7 @@ export class EventsView implements View {
       case 'g':
         return (this.toolbar.focusPlace(), true)
       case 'p':
-        return (this.goTo(this.context.info.peakEvent), true)
+        return (this.goTo(this.context.info.peak_event), true)
       case 'o':
         return (this.toOom(event.shiftKey ? -1 : 1), true)
       case 'x':

@@ -251,7 +251,7 @@ export class WhatIfPanel {
       const question = {
         settings: this.settings.value.trim(),
         without: this.mask,
-        peakAllocated: this.peak ?? device.info.peakBytes,
+        peakAllocated: this.peak ?? device.info.peak_bytes,
       }
       const request = parts.client.leastMemory(device.info.index, question, this.onProgress)
       this.request = request

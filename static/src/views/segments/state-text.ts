@@ -75,7 +75,7 @@ export function doubtsOf(state: AllocatorState, replay: Replay, info: DeviceInfo
     doubts.push(
       `Of ${plural(assumed - totals.outside, 'block')} from before the trace nothing tells the rounding beyond 512 bytes.`,
     )
-  if (info.leftOut.includes('requested'))
+  if (info.left_out.includes('requested'))
     doubts.push('This report leaves out when frees were requested: pending frees show as allocated.')
   return doubts
 }

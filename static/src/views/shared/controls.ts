@@ -87,7 +87,7 @@ export class WithoutButton {
 
 function peakWords(info: DeviceInfo, data: DeviceData, stacks: Stacks, query: string): string {
   const peak = peakWithout(data, evaluateQuery(data, stacks, info, query).mask)
-  const saved = info.peakBytes - peak
-  if (saved <= 0) return `peak allocated stays ${formatBytes(info.peakBytes)}`
+  const saved = info.peak_bytes - peak
+  if (saved <= 0) return `peak allocated stays ${formatBytes(info.peak_bytes)}`
   return `peak allocated ${formatBytes(peak)} (−${formatBytes(saved)})`
 }

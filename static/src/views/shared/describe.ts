@@ -1,6 +1,8 @@
 // Descriptions of what is at a place of the timeline: for the tooltip, the live text and the axes.
 
-import type { DeviceData, Frame, OomEvent, Stacks } from '../../data/model'
+import type { OomEntry } from '../../data/contracts'
+import { oomFigures } from '../../data/manifest'
+import type { DeviceData, Frame, Stacks } from '../../data/model'
 import { telling } from '../../data/own-frames'
 import { formatAddress, formatBytes, formatCount, formatDuration, formatMoment } from '../../layout/format'
 import { formatOffset, isDate, plural } from '../../ui/format'
@@ -199,15 +201,17 @@ export function describeWindow(scene: Scene, x: readonly [number, number] | null
 }
 
 /** "Out of memory: 4.94 GiB requested (4.96 GiB segment), 91.3 MiB free on the device, 1.02 GiB cached and usable, …" */
-export function describeOom({ requested, figures }: OomEvent): string {
+export function describeOom(oom: OomEntry): string {
+  const { requested } = oom
+  const figures = oomFigures(oom)
   const words = `Out of memory: ${formatBytes(requested)} requested`
   if (!figures) return words
-  const { segment, deviceFree, usable, largestUsable, shortfall } = figures
+  const { segment, device_free, usable, largest_usable, shortfall } = figures
   const parts = [
     segment !== null && segment !== requested ? `${words} (${formatBytes(segment)} segment)` : words,
-    deviceFree === null ? null : `${formatBytes(deviceFree)} free on the device`,
+    device_free === null ? null : `${formatBytes(device_free)} free on the device`,
     usable > 0
-      ? `${formatBytes(usable)} cached and usable, largest block ${formatBytes(largestUsable)}`
+      ? `${formatBytes(usable)} cached and usable, largest block ${formatBytes(largest_usable)}`
       : 'nothing cached and usable',
     shortfall > 0 ? `${formatBytes(shortfall)} short in total` : null,
   ]

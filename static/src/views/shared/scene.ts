@@ -57,8 +57,8 @@ export class Scene {
     this.events = this.roomy(eventScale(info))
     // A device without history has one position: there its peak says nothing.
     this.marks = info.allocations > 0 && info.events > 0 ? [peakMark(info)] : []
-    for (const { event, requested, figures } of info.ooms)
-      this.marks.push({ kind: 'oom', event, bytes: requested, free: figures?.deviceFree ?? NaN })
+    for (const { event, requested, device_free } of info.ooms)
+      this.marks.push({ kind: 'oom', event, bytes: requested, free: device_free ?? NaN })
   }
 
   setData(data: DeviceData, stacks: Stacks): void {
@@ -152,12 +152,14 @@ export class Scene {
   get yTop(): number {
     if (this.only && this.drawn && this.allocatedMax)
       return Math.max(1024, this.allocatedMax.max(0, this.drawn.P) * 1.08)
-    const peak = Math.max(this.info.peakBytes, this.shownPeak)
+    const peak = Math.max(this.info.peak_bytes, this.shownPeak)
     const shownReserved = this.shown && this.reservedMax ? this.reservedMax.max(0, this.drawn!.P) : 0
     const reserved = Math.max(this.info.stats.peak_reserved_bytes || 0, shownReserved)
     const counts = this.keepsReserved || reserved <= peak / FLATTEST || peak === 0
     const top = Math.max(peak, counts ? reserved : 0)
-    const failed = this.info.ooms.map(({ requested, figures }) => (figures ? figures.allocated + requested : 0))
+    const failed = this.info.ooms.map(({ requested, allocated }) =>
+      allocated === undefined ? 0 : allocated + requested,
+    )
     return Math.max(1024, Math.max(top, Math.min(peak / FLATTEST, Math.max(0, ...failed))) * 1.08)
   }
 
@@ -169,7 +171,7 @@ export class Scene {
   /** Whether much never changes, and something does. */
   get canFold(): boolean {
     const { constant, shown, info } = this
-    const share = constant / info.peakBytes
+    const share = constant / info.peak_bytes
     return !shown && share >= LEAST_FOLDED && share <= 1 - LEAST_CHANGING
   }
 
@@ -200,7 +202,7 @@ function constantBytes({ start, end, size, N, P, n }: DeviceData): number {
 }
 
 function peakMark(info: DeviceInfo): Mark {
-  return { kind: 'peak', event: info.peakEvent, bytes: info.peakBytes, free: NaN }
+  return { kind: 'peak', event: info.peak_event, bytes: info.peak_bytes, free: NaN }
 }
 
 /** Where a column of numbers is greatest between two positions, in a few steps however long the range. */

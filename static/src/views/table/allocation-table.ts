@@ -42,7 +42,7 @@ function columnsOf(parts: AllocationParts, rows: Int32Array): Column[] {
   const { info, data, stacks } = parts
   const { size, start, end, P } = data
   const live = liveBytes(data, parts.position)
-  const peak = liveBytes(data, info.peakEvent + 1)
+  const peak = liveBytes(data, info.peak_event + 1)
   const isOpen = (id: number): boolean => start[id] === 0 || end[id] === P
   const event = (number: number): number => (number < 0 ? NaN : number)
   const timeUs = data.n > 0 ? data.timeUs : null
@@ -120,8 +120,8 @@ function columnsOf(parts: AllocationParts, rows: Int32Array): Column[] {
       ),
     )
   }
-  if (!info.leftOut.includes('addr_lo')) columns.push(addressColumn(data))
-  if (!info.leftOut.includes('stream'))
+  if (!info.left_out.includes('addr_lo')) columns.push(addressColumn(data))
+  if (!info.left_out.includes('stream'))
     columns.push(
       text(
         { name: 'stream', title: 'Stream', hint: 'Stream it was allocated on', level: 3, width: 74 },
@@ -130,7 +130,7 @@ function columnsOf(parts: AllocationParts, rows: Int32Array): Column[] {
         (i) => info.streams[i] ?? '',
       ),
     )
-  if (!info.leftOut.includes('pool'))
+  if (!info.left_out.includes('pool'))
     columns.push(
       text(
         { name: 'pool', title: 'Pool', hint: 'Memory pool', level: 3, width: 74 },
@@ -153,7 +153,7 @@ function columnsOf(parts: AllocationParts, rows: Int32Array): Column[] {
     shares(
       { name: 'share', title: 'Of peak', hint: 'Share of the bytes that were allocated at the peak', level: 3 },
       peak,
-      info.peakBytes,
+      info.peak_bytes,
       sum(rows, peak),
     ),
   )
@@ -239,11 +239,11 @@ function addressColumn({ addrHi, addrLo }: DeviceData): Column {
 
 function fieldsOf({ info, data, stacks, position }: AllocationParts, rows: Int32Array): Field[] {
   const live = liveBytes(data, position)
-  const peak = liveBytes(data, info.peakEvent + 1)
+  const peak = liveBytes(data, info.peak_event + 1)
   const timeUs = data.n > 0 ? data.timeUs : null
-  const share = (bytes: number): number | null => (info.peakBytes > 0 ? bytes / info.peakBytes : null)
+  const share = (bytes: number): number | null => (info.peak_bytes > 0 ? bytes / info.peak_bytes : null)
   const event = (number: number): number | null => (number < 0 ? null : number)
-  const has = (column: string): boolean => !info.leftOut.includes(column)
+  const has = (column: string): boolean => !info.left_out.includes(column)
   return [
     field('id', (id) => id),
     field(
@@ -261,7 +261,7 @@ function fieldsOf({ info, data, stacks, position }: AllocationParts, rows: Int32
     field('stack', (id) => data.stack[id]),
     ...frameFields(stacks, (id) => data.stack[id]),
     field('category', (id) => info.categories[data.category[id]] || null),
-    field('category_source', (id) => info.categorySources[data.categorySource[id]] || null),
+    field('category_source', (id) => info.category_sources[data.categorySource[id]] || null),
     field('user_metadata', (id) => info.metadata[data.metadata[id]] || null),
     field('stream', (id) => (has('stream') ? info.streams[data.stream[id]] || null : null)),
     field('pool', (id) => info.pools[data.pool[id]] || null),

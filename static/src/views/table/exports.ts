@@ -64,7 +64,7 @@ export function tableMarkdown({ columns }: Table, order: Int32Array, heading: He
 export function momentWords(info: DeviceInfo, position: number, allocated: number): string {
   const event = position - 1
   const where = info.events === 0 ? 'final state' : event < 0 ? 'before the first event' : `event ${formatCount(event)}`
-  return `${event === info.peakEvent && info.events > 0 ? 'at the peak, ' : ''}${where}, ${formatBytes(allocated)} allocated`
+  return `${event === info.peak_event && info.events > 0 ? 'at the peak, ' : ''}${where}, ${formatBytes(allocated)} allocated`
 }
 
 function record(entries: [string, unknown][]): Record<string, unknown> {

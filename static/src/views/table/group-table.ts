@@ -77,7 +77,7 @@ function columnsOf(parts: GroupParts): Column[] {
     shares(
       { name: 'share', title: 'Of peak', hint: 'Share of the bytes that were allocated at the peak', level: 2 },
       (g) => sums.peak[g],
-      info.peakBytes,
+      info.peak_bytes,
       total(sums.peak),
     ),
     counts(
@@ -215,7 +215,7 @@ function fieldsOf({
 }: GroupParts): Field[] {
   const all = total(sums.count)
   const us = sums.us
-  const share = (peak: number): number | null => (info.peakBytes > 0 ? peak / info.peakBytes : null)
+  const share = (peak: number): number | null => (info.peak_bytes > 0 ? peak / info.peak_bytes : null)
   const size = grouping === 'size'
   const steps = grouping === 'step' ? stepNumbers(info, data) : null
   return [

@@ -62,7 +62,7 @@ export function whyNot(grouping: Grouping, info: DeviceInfo, data: DeviceData): 
   if (grouping === 'step') return stepsOf(info, data) ? null : 'no steps recorded'
   if (grouping === 'module' && info.modules.length < 2) return 'no modules recorded'
   if (grouping === 'stream' || grouping === 'pool')
-    return info.leftOut.includes(grouping) ? 'left out of this report to fit its size' : null
+    return info.left_out.includes(grouping) ? 'left out of this report to fit its size' : null
   return null
 }
 

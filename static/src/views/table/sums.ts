@@ -35,7 +35,7 @@ export function sumsOf(
   matched: Uint8Array | null,
 ): Sums {
   const { N, P, start, end, size } = data
-  const peakAt = data.info.peakEvent + 1
+  const peakAt = data.info.peak_event + 1
   const timeUs = data.n > 0 ? data.timeUs : null
   const make = (): Float64Array => new Float64Array(groups)
   const sums: Sums = {
@@ -85,7 +85,7 @@ export function mainCategories(
   mask: Uint8Array | null,
 ): Int32Array {
   const kinds = info.categories.length
-  const peakAt = info.peakEvent + 1
+  const peakAt = info.peak_event + 1
   const [atPeak, inAll] = [new Float64Array(groups * kinds), new Float64Array(groups * kinds)]
   for (let id = 0; id < N; id++) {
     if (mask && mask[id] === 0) continue

@@ -38,7 +38,7 @@ export class TableWords {
         ? total(model.sums.bytes)
         : this.sizes.get([data.size], () => total(data.size))
     const listed = model.filter || model.range ? listedIn(model, data) : null
-    const left = info.leftOut.filter((name) => LEFT_OUT[name]).map((name) => LEFT_OUT[name])
+    const left = info.left_out.filter((name) => LEFT_OUT[name]).map((name) => LEFT_OUT[name])
     const count = listed ?? matches
     setText(
       this.note,

@@ -164,13 +164,14 @@ function labelOf(mark: Mark): string {
 }
 
 /** A mark for the tooltip. */
-export function describeMark({ data, stacks, info: { countedBytes } }: Scene, mark: Mark): Line[] {
+export function describeMark({ data, stacks, info: { counted_bytes } }: Scene, mark: Mark): Line[] {
   if (mark.kind !== 'oom') {
-    const counted = `torch.cuda.max_memory_allocated() would report ${formatBytes(countedBytes ?? 0)}: it counts rounded blocks`
-    return [
-      { kind: 'plain', text: sentenceOf(mark) },
-      ...(mark.kind === 'peak' && countedBytes !== null ? [{ kind: 'soft', text: counted } as const] : []),
-    ]
+    const lines: Line[] = [{ kind: 'plain', text: sentenceOf(mark) }]
+    if (mark.kind === 'peak' && counted_bytes !== undefined) {
+      const text = `torch.cuda.max_memory_allocated() would report ${formatBytes(counted_bytes)}: it counts rounded blocks`
+      lines.push({ kind: 'soft', text })
+    }
+    return lines
   }
   const row = data ? data.other.event.indexOf(mark.event) : -1
   const frames = stacks && row >= 0 ? telling(stacks, data!.other.stack[row], FRAMES_SHOWN) : []
@@ -217,11 +218,11 @@ export function failedRequests(frame: Frame): FailedRequest[] {
   const found: FailedRequest[] = []
   let free = -Infinity
   if (scene.isPart) return found
-  for (const { event, requested: recorded, figures } of scene.info.ooms) {
+  for (const { event, requested: recorded, allocated } of scene.info.ooms) {
     const requested = scene.requests?.get(event) ?? recorded
     const x = scale.toAxis(event)
     if (found.length === MOST || x > window.x1) break
-    const below = scene.drawn?.allocated[event + 1] ?? figures?.allocated
+    const below = scene.drawn?.allocated[event + 1] ?? allocated
     const left = xToPixel(frame, x)
     if (requested <= 0 || below === undefined || left < free) continue
     const right = Math.max(left + MIN_WIDTH, xToPixel(frame, scale.toAxis(event + 1)))

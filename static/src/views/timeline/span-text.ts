@@ -146,7 +146,7 @@ function describeBrief(track: Track, from: number, to: number): Line[] {
 
 /** The problems of a device's annotations, in a sentence; "" where there are none. */
 export function describeBroken(scene: Scene): string {
-  const { broken } = scene.info
+  const { broken_annotations: broken } = scene.info
   if (!broken) return ''
   const words: [number | undefined, string][] = [
     [broken.unpaired_starts, 'without an end'],

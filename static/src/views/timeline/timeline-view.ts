@@ -391,7 +391,7 @@ export class TimelineView {
   private providerFor({ scale }: Limits): TileProvider | null {
     const { info } = this.scene!
     if (info.allocations === 0) return null
-    const height = Math.max(info.peakBytes, this.scene!.shownPeak)
+    const height = Math.max(info.peak_bytes, this.scene!.shownPeak)
     const key = `${scale.axis} ${height}`
     if (!this.provider || this.providerKey !== key) {
       this.provider = tileProvider(this.client, info.index, scale.axis, scale.grid, height)

@@ -107,7 +107,7 @@ export class XrayView implements View {
     this.now = model
     this.fold.setAttribute('aria-pressed', String(!state.options['xray.alike']))
     const moment =
-      position - 1 === info.peakEvent
+      position - 1 === info.peak_event
         ? 'the peak'
         : position === 0
           ? 'the beginning'

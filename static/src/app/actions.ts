@@ -118,11 +118,9 @@ export class TimelineActions {
   }
 
   readonly toggleAxis = (): void => {
-    this.setAxis(this.page.store.state.axis === 'event' ? 'time' : 'event')
-  }
-
-  readonly setAxis = (axis: 'event' | 'time'): void => {
-    if (axis === 'event' || this.page.info()?.time0 != null) this.page.store.set({ axis })
+    const { store, info } = this.page
+    const axis = store.state.axis === 'event' ? 'time' : 'event'
+    if (axis === 'event' || info()?.time0 != null) store.set({ axis })
   }
 
   /** Selects the allocation born before or after; without a selection the first one that is alive at the peak. */

@@ -264,8 +264,6 @@ class App implements Controller {
   private render(): void {
     const { state } = this.store
     this.toolbar.render(state, {
-      hasTimes: this.info?.time0 != null && this.info.events > 0,
-      hasOom: (this.info?.stats.oom_events.length ?? 0) > 0,
       boxMode: this.timeline.boxMode,
       rulerMode: this.timeline.ruler.isOn,
       isSplit: this.split.secondOf(state) !== null,

@@ -4,6 +4,7 @@ import type { DeviceData, Stacks } from '../data/model'
 import type { SourceLines } from '../data/source-links'
 import { formatBytes, formatBytesExact, formatCount } from '../layout/format'
 import type { Matches } from '../search/matches'
+import { swatch } from '../ui/controls'
 import { copyButton, fill, h } from '../ui/dom'
 import { RANGE, type Store } from '../ui/state'
 import { nameOfStack } from '../views/shared/describe'
@@ -147,14 +148,12 @@ export class DetailsPanel {
     }
   }
 
-  private head(title: string, swatch: string | null): HTMLElement {
+  private head(title: string, colour: string | null): HTMLElement {
     const { state } = this.store
-    const mark = swatch ? h('span', { class: 'swatch' }) : null
-    if (mark) mark.style.background = swatch!
     return h(
       'header',
       { class: 'row wrap' },
-      h('h2', {}, mark, title),
+      h('h2', {}, colour && swatch(colour), title),
       h(
         'div',
         { class: 'row' },

@@ -1,6 +1,7 @@
 // What the toolbar offers on every view: bookmarks, and the view as a picture.
 
 import { deviceName } from '../ui/devices'
+import { button } from '../ui/controls'
 import { copyButton, h } from '../ui/dom'
 import { download, fileName } from '../ui/download'
 import type { State, Store } from '../ui/state'
@@ -43,21 +44,9 @@ export class PageTools {
 
   constructor(private readonly parts: Parts) {
     this.bookmarks = new Bookmarks(parts.store, parts.start, parts.client.devices.length, () => this.nameOfView())
-    this.save = h(
-      'button',
-      { title: 'Save the view as a picture (PNG)', onclick: () => void this.savePicture() },
-      'PNG',
-    )
-    this.fixesButton = h(
-      'button',
-      { title: 'Try remedies and settings; list the findings', onclick: () => parts.fixes.toggle() },
-      'Fixes',
-    )
-    this.storyButton = h(
-      'button',
-      { title: 'Step through what happened and what would help', onclick: () => parts.story.toggle() },
-      'Story',
-    )
+    this.save = button('PNG', 'Save the view as a picture (PNG)', () => void this.savePicture())
+    this.fixesButton = button('Fixes', 'Try remedies and settings; list the findings', () => parts.fixes.toggle())
+    this.storyButton = button('Story', 'Step through what happened and what would help', () => parts.story.toggle())
     const ticket = copyButton('Ticket', () => this.ticket(), 'Copy verdict, stack, remedies and a link as Markdown')
     this.element = h(
       'div',

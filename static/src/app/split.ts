@@ -4,6 +4,7 @@ import { positionOf } from '../data/held-memory'
 import type { DeviceInfo } from '../data/model'
 import { formatBytes, formatCount } from '../layout/format'
 import { deviceLabel, hasData } from '../ui/devices'
+import { button, menu } from '../ui/controls'
 import { h } from '../ui/dom'
 import { afterSecond, canSplit, firstSecond, type Second, secondOf, stateOfSecond, withSecond } from '../ui/second'
 import { type State, Store } from '../ui/state'
@@ -154,7 +155,7 @@ export class SecondPane {
   readonly store: Store
   readonly timeline: TimelineView
   readonly stage: Stage
-  private readonly device = h('select', { 'aria-label': 'Device of the second pane', title: 'Device' })
+  private readonly device: HTMLSelectElement
   private readonly title = h('span', {})
   private readonly link: HTMLElement
   private readonly linked = h('input', { type: 'checkbox' })
@@ -182,15 +183,13 @@ export class SecondPane {
       saved: page.announce,
     }
     this.stage = new Stage(parts, (error) => page.tell(`This view cannot be shown: ${String(error)}`))
-    for (const info of client.devices.filter(hasData))
-      this.device.append(h('option', { value: info.index }, deviceLabel(client.manifest, info)))
-    this.device.addEventListener('change', () => this.store.set({ device: Number(this.device.value) }))
-    this.linked.addEventListener('change', () => this.change({ apart: !this.linked.checked, x: this.store.state.x }))
-    this.stacked = h(
-      'button',
-      { title: 'One over the other', onclick: () => this.change({ stacked: !this.second.stacked }) },
-      '⇅',
+    this.device = menu(
+      'Device of the second pane',
+      client.devices.filter(hasData).map((info) => [String(info.index), deviceLabel(client.manifest, info)]),
+      (index) => this.store.set({ device: Number(index) }),
     )
+    this.linked.addEventListener('change', () => this.change({ apart: !this.linked.checked, x: this.store.state.x }))
+    this.stacked = button('⇅', 'One over the other', () => this.change({ stacked: !this.second.stacked }))
     this.stacked.setAttribute('aria-label', 'One over the other')
     const title = 'Both panes show the same part of their traces'
     this.link = h('label', { class: 'switch', title }, this.linked, 'Linked window')

@@ -2,10 +2,12 @@
 
 import type { DeviceInfo } from '../data/model'
 import { deviceLabel, deviceSummary, hasData, viewsOf } from '../ui/devices'
+import { button, menu } from '../ui/controls'
 import { h } from '../ui/dom'
 import { canSplit } from '../ui/second'
 import { COLOURS, type ColourBy, type State, type Store, type ViewName } from '../ui/state'
 import { whyNot } from '../views/colouring'
+import { AxisSwitch } from '../views/shared/controls'
 import type { DataClient } from '../worker/data-client'
 
 const TITLES: Record<ViewName, string> = {
@@ -29,14 +31,13 @@ export interface ToolbarActions {
   toggleRuler(): void
   toggleHelp(): void
   toggleSecond(): void
-  setAxis(axis: 'event' | 'time'): void
 }
 
 export class Toolbar {
   readonly element: HTMLElement
   private readonly tabs = new Map<ViewName, HTMLButtonElement>()
   private readonly device: HTMLSelectElement
-  private readonly axes = new Map<'event' | 'time', HTMLButtonElement>()
+  private readonly axis: AxisSwitch
   private readonly box: HTMLButtonElement
   private readonly ruler: HTMLButtonElement
   private readonly oom: HTMLButtonElement
@@ -68,71 +69,34 @@ export class Toolbar {
       this.tabs.set(view, tab)
       tabs.append(tab)
     }
-    this.device = h('select', { 'aria-label': 'Device', title: 'Device' })
-    for (const info of client.devices) {
-      this.device.append(
-        h('option', { value: info.index }, `${deviceLabel(client.manifest, info)} (${deviceSummary(info)})`),
-      )
-    }
-    this.device.addEventListener('change', () => store.set({ device: Number(this.device.value) }))
-    const axisGroup = h('div', { class: 'segmented', role: 'group', 'aria-label': 'X axis' })
-    for (const [axis, label] of [
-      ['event', 'Events'],
-      ['time', 'Time'],
-    ] as const) {
-      const button = h('button', { onclick: () => actions.setAxis(axis) }, label)
-      this.axes.set(axis, button)
-      axisGroup.append(button)
-    }
-    this.box = h(
-      'button',
-      { 'aria-pressed': 'false', title: 'Zoom to a box by plain drag (B)', onclick: actions.toggleBox },
-      'Box zoom',
+    this.device = menu(
+      'Device',
+      client.devices.map((info) => [
+        String(info.index),
+        `${deviceLabel(client.manifest, info)} (${deviceSummary(info)})`,
+      ]),
+      (index) => store.set({ device: Number(index) }),
     )
-    this.ruler = h(
-      'button',
-      {
-        'aria-pressed': 'false',
-        title: 'Measure bytes and time by plain drag (R)',
-        onclick: actions.toggleRuler,
-      },
-      'Ruler',
-    )
-    this.oom = h(
-      'button',
-      { class: 'alarm', title: 'Go to the next out-of-memory error (O)', onclick: actions.goToOom },
-      'OOM',
-    )
+    this.axis = new AxisSwitch(store)
+    this.box = button('Box zoom', 'Zoom to a box by plain drag (B)', actions.toggleBox)
+    this.ruler = button('Ruler', 'Measure bytes and time by plain drag (R)', actions.toggleRuler)
+    this.oom = button('OOM', 'Go to the next out-of-memory error (O)', actions.goToOom)
+    this.oom.classList.add('alarm')
     this.timelineTools = h(
       'div',
       { class: 'row wrap' },
-      axisGroup,
-      h('button', { title: 'Go to the peak (P)', onclick: actions.goToPeak }, 'Peak'),
+      this.axis.element,
+      button('Peak', 'Go to the peak (P)', actions.goToPeak),
       this.oom,
-      h('button', { title: 'Show everything (0)', onclick: actions.fit }, 'Fit'),
+      button('Fit', 'Show everything (0)', actions.fit),
       this.box,
       this.ruler,
     )
     // The controls of all views keep their place; below them are those of the view on screen.
-    const help = h(
-      'button',
-      {
-        class: 'help-button',
-        title: 'Keys and mouse (?)',
-        'aria-label': 'Keys and mouse',
-        onclick: actions.toggleHelp,
-      },
-      '?',
-    )
-    this.split = h(
-      'button',
-      {
-        'aria-pressed': 'false',
-        title: 'Split: another device or another moment beside this one (L)',
-        onclick: actions.toggleSecond,
-      },
-      'Split',
-    )
+    const help = button('?', 'Keys and mouse (?)', actions.toggleHelp)
+    help.classList.add('help-button')
+    help.setAttribute('aria-label', 'Keys and mouse')
+    this.split = button('Split', 'Split: another device or another moment beside this one (L)', actions.toggleSecond)
     this.viewRow = h(
       'div',
       { class: 'row wrap toolbar-row' },
@@ -143,7 +107,7 @@ export class Toolbar {
       ...viewTools,
     )
     // In a small window all but the tabs and the search fold into a menu; otherwise its parts are in the rows themselves.
-    const menu = h(
+    const folded = h(
       'div',
       { class: 'toolbar-menu', id: 'toolbar-menu' },
       h('div', { class: 'row page-end' }, ...pageTools.slice(-1), help),
@@ -158,21 +122,16 @@ export class Toolbar {
       },
       '☰ Menu',
     )
-    this.element = h('div', { class: 'row wrap toolbar' }, tabs, ...pageTools.slice(0, -1), menuButton, menu)
+    this.element = h('div', { class: 'row wrap toolbar' }, tabs, ...pageTools.slice(0, -1), menuButton, folded)
     bindMenu(this.element, menuButton)
   }
 
   render(
     state: State,
-    {
-      hasTimes,
-      hasOom,
-      boxMode,
-      rulerMode,
-      isSplit,
-    }: { hasTimes: boolean; hasOom: boolean; boxMode: boolean; rulerMode: boolean; isSplit: boolean },
+    { boxMode, rulerMode, isSplit }: { boxMode: boolean; rulerMode: boolean; isSplit: boolean },
   ): void {
-    this.oom.hidden = !hasOom
+    const shown = this.client.devices[state.device]
+    this.oom.hidden = !shown?.stats.oom_events.length
     for (const [view, tab] of this.tabs) {
       const selected = view === state.view
       // On a narrow screen the tabs scroll.
@@ -182,9 +141,8 @@ export class Toolbar {
       tab.tabIndex = selected ? 0 : -1
     }
     this.device.value = String(state.device)
-    this.colour.render(state, this.client.devices[state.device])
+    this.colour.render(state, shown)
     // One device with anything to see needs no choice: the headline names it.
-    const shown = this.client.devices[state.device]
     this.device.hidden =
       state.view === 'summary' ||
       state.view === 'job' ||
@@ -192,12 +150,7 @@ export class Toolbar {
       (this.client.devices.filter(hasData).length <= 1 && hasData(shown))
     this.timelineTools.hidden = state.view !== 'timeline'
     this.viewRow.hidden = state.view === 'summary'
-    for (const [axis, button] of this.axes) {
-      const possible = axis === 'event' || hasTimes
-      button.disabled = !possible
-      button.title = possible ? 'Switch axis (T)' : 'This snapshot was recorded without times'
-      button.setAttribute('aria-pressed', String((hasTimes ? state.axis : 'event') === axis))
-    }
+    this.axis.render(state, shown)
     this.box.setAttribute('aria-pressed', String(boxMode))
     this.ruler.setAttribute('aria-pressed', String(rulerMode))
     this.split.setAttribute('aria-pressed', String(isSplit))

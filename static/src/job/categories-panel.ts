@@ -1,6 +1,7 @@
 // Categories across ranks: what the peak of each brushed rank, or of each group's median rank, consists of.
 
 import { formatBytes } from '../layout/format'
+import { Segmented, swatch } from '../ui/controls'
 import { fill, h } from '../ui/dom'
 import { formatShare } from '../ui/format'
 import { VirtualList } from '../ui/virtual-list'
@@ -24,7 +25,14 @@ export class CategoriesPanel implements Panel {
   readonly element: HTMLElement
   private readonly list: VirtualList
   private readonly legend = h('ul', { class: 'row wrap job-legend', 'aria-label': 'Categories' })
-  private readonly modes = new Map<'group' | 'rank', HTMLButtonElement>()
+  private readonly modes = new Segmented<'group' | 'rank'>(
+    'Bars',
+    [
+      ['group', 'Per group'],
+      ['rank', 'Per rank'],
+    ],
+    (mode) => this.setMode(mode),
+  )
   private readonly words = h('p', { class: 'job-words' })
   private model: JobModel | null = null
   private bars: Bar[] = []
@@ -42,19 +50,10 @@ export class CategoriesPanel implements Panel {
     })
     // Each row is a grid of its own: only fixed widths and shares keep their bars under each other.
     this.list.setColumns('minmax(72px, 22%) minmax(160px, 1fr) 84px', 330)
-    const modes = h('div', { class: 'segmented', role: 'group', 'aria-label': 'Bars' })
-    for (const [mode, text] of [
-      ['group', 'Per group'],
-      ['rank', 'Per rank'],
-    ] as const) {
-      const button = h('button', { onclick: () => this.setMode(mode) }, text)
-      this.modes.set(mode, button)
-      modes.append(button)
-    }
     this.element = h(
       'div',
       { class: 'column job-categories' },
-      h('div', { class: 'row wrap job-bar' }, modes, this.words),
+      h('div', { class: 'row wrap job-bar' }, this.modes.element, this.words),
       this.legend,
       this.list.element,
     )
@@ -65,7 +64,7 @@ export class CategoriesPanel implements Panel {
     const { data, rows, state } = model
     const { groups, categories } = data.manifest
     const mode = this.mode ?? (rows.length <= 16 || groups.length < 2 ? 'rank' : 'group')
-    for (const [name, button] of this.modes) button.setAttribute('aria-pressed', String(name === mode))
+    this.modes.show(mode)
     const bytesOf = (row: number): number[] => categories.map((_, category) => data.bytesOfCategory(category, row))
     this.bars =
       mode === 'rank'
@@ -114,8 +113,6 @@ export class CategoriesPanel implements Panel {
 
   private legendButton({ state, dark }: JobModel, name: string, category: number): HTMLElement {
     const isShown = state.category === category
-    const swatch = h('span', { class: 'swatch', 'aria-hidden': 'true' })
-    swatch.style.background = css(categoryColour(name, category, dark))
     return h(
       'button',
       {
@@ -123,7 +120,7 @@ export class CategoriesPanel implements Panel {
         title: isShown ? 'Show the peak beside the map' : 'Show this category beside the map',
         onclick: () => this.actions.pickCategory(isShown ? null : category),
       },
-      swatch,
+      swatch(css(categoryColour(name, category, dark))),
       name,
     )
   }

@@ -2,6 +2,7 @@
 
 import type { JobGroup, JobOutlier } from '../data/contracts'
 import { formatBytes } from '../layout/format'
+import { swatch } from '../ui/controls'
 import { fill, h } from '../ui/dom'
 import { formatChange, capital, plural } from '../ui/format'
 import { prepareCanvas } from '../views/shared/canvas-view'
@@ -44,8 +45,6 @@ export class GroupsPanel implements Panel {
     const { data, state, dark, peaks } = model
     const isBrushed = state.group === index
     const members = group.rows.filter((row) => !state.rows || state.rows.has(row))
-    const swatch = h('span', { class: 'swatch', 'aria-hidden': 'true' })
-    swatch.style.background = css(groupColour(index, dark))
     const brush = h(
       'button',
       {
@@ -54,7 +53,7 @@ export class GroupsPanel implements Panel {
         title: isBrushed ? 'Show all ranks' : 'Select the ranks of this group',
         onclick: () => this.actions.brushGroup(isBrushed ? null : index),
       },
-      swatch,
+      swatch(css(groupColour(index, dark))),
       group.name,
     )
     const isWhole = members.length === group.rows.length

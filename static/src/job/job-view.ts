@@ -1,6 +1,7 @@
 // The view of a job: the heat map, and beside it groups, stacks, categories, findings and ranks, all of what is brushed.
 
 import { formatCount } from '../layout/format'
+import { button, menu } from '../ui/controls'
 import { append, fill, h } from '../ui/dom'
 import type { State } from '../ui/state'
 import { readInks } from '../views/shared/inks'
@@ -80,25 +81,26 @@ export class JobView implements JobPage {
       ranks: new RanksPanel(actions, saved),
       rank: new RankPanel(actions),
     }
-    this.metric = select('Memory', (value) => actions.set({ metric: value === 'allocated' ? null : value }))
-    for (const metric of METRICS)
-      this.metric.append(
-        h('option', { value: metric, disabled: metric === 'free' && !data.knowsFree }, METRIC_NAMES[metric]),
-      )
-    this.axis = select('Columns', (value) =>
-      actions.set({ axis: value === manifest.axes[0].key ? null : value, columns: null, column: null }),
+    this.metric = menu(
+      'Memory',
+      METRICS.map((metric) => [metric, METRIC_NAMES[metric]]),
+      (metric) => actions.set({ metric: metric === 'allocated' ? null : metric }),
     )
-    for (const axis of manifest.axes)
-      this.axis.append(h('option', { value: axis.key, title: axis.note }, `By ${axis.label}`))
-    this.sort = select('Order of ranks', (value) => actions.set({ sort: value === 'rank' ? null : value }))
-    for (const key of SORTS) this.sort.append(h('option', { value: key }, SORT_NAMES[key]))
-    this.against = h(
-      'button',
-      {
-        title: 'Compare each rank with the median of its group: small differences show, too',
-        onclick: () => actions.set({ against: this.model?.state.isAgainst ? null : 'group' }),
-      },
-      'Against its group',
+    this.metric.options[METRICS.indexOf('free')].disabled = !data.knowsFree
+    this.axis = menu(
+      'Columns',
+      manifest.axes.map(({ key, label }) => [key, `By ${label}`]),
+      (key) => actions.set({ axis: key === manifest.axes[0].key ? null : key, columns: null, column: null }),
+    )
+    for (const [i, { note }] of manifest.axes.entries()) this.axis.options[i].title = note
+    this.sort = menu(
+      'Order of ranks',
+      SORTS.map((key) => [key, SORT_NAMES[key]]),
+      (key) => actions.set({ sort: key === 'rank' ? null : key }),
+    )
+    const against = 'Compare each rank with the median of its group: small differences show, too'
+    this.against = button('Against its group', against, () =>
+      actions.set({ against: this.model?.state.isAgainst ? null : 'group' }),
     )
     this.tools = h(
       'div',
@@ -252,8 +254,8 @@ export class JobView implements JobPage {
     fill(
       this.brushed,
       parts.join(', '),
-      h('button', { title: 'Zoom the map to it (Z)', onclick: () => this.map.zoomToBrush() }, 'Zoom'),
-      h('button', { title: 'Select everything (Escape)', onclick: () => this.actions.brush(null, null) }, 'Clear'),
+      button('Zoom', 'Zoom the map to it (Z)', () => this.map.zoomToBrush()),
+      button('Clear', 'Select everything (Escape)', () => this.actions.brush(null, null)),
     )
   }
 
@@ -306,12 +308,6 @@ function stripOf(
   if (metric === 'free')
     return { bytes: extremeOf(data.matrix(axis.key, metric), columns, Math.min), name: 'Least free', isLeast: true }
   return { bytes: peaks.allocated, name: 'Peak allocated' }
-}
-
-function select(label: string, onChange: (value: string) => void): HTMLSelectElement {
-  const element = h('select', { 'aria-label': label })
-  element.addEventListener('change', () => onChange(element.value))
-  return element
 }
 
 /** Renders. A link or button within `root` that is replaced hands its focus to the one of its name; what is gone to `otherwise`. */

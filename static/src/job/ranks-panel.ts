@@ -1,6 +1,7 @@
 // Every rank as a row: device and host, peaks, first error, group, doubts. Those that failed or are missing are rows too.
 
 import { formatBytes, formatCount, formatMoment } from '../layout/format'
+import { button, swatch } from '../ui/controls'
 import { h } from '../ui/dom'
 import { csvLine, download, fileName } from '../ui/download'
 import { isDate, shortPath } from '../ui/format'
@@ -31,7 +32,7 @@ export class RanksPanel implements Panel {
       onPick: (row) => actions.pickRow(row),
       isPicked: (row) => this.model?.state.row === row,
     })
-    const csv = h('button', { title: 'Save all rows as CSV', onclick: () => this.saveCsv() }, 'CSV')
+    const csv = button('CSV', 'Save all rows as CSV', () => this.saveCsv())
     this.element = h(
       'div',
       { class: 'column job-ranks' },
@@ -104,10 +105,8 @@ export class RanksPanel implements Panel {
     const { data, dark } = this.model!
     const group = data.group[row]
     if (group < 0) return '–'
-    const swatch = h('span', { class: 'swatch' })
-    swatch.style.background = css(groupColour(group, dark))
     const { name } = data.manifest.groups[group]
-    return h('span', { title: name }, swatch, name)
+    return h('span', { title: name }, swatch(css(groupColour(group, dark))), name)
   }
 
   private saveCsv(): void {

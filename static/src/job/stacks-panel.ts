@@ -1,6 +1,7 @@
 // Stacks across ranks: the least, the median and the most that a brushed rank holds of each, and which rank that is.
 
 import { formatBytes, formatCount } from '../layout/format'
+import { button, swatch } from '../ui/controls'
 import { fill, h } from '../ui/dom'
 import { csvLine, download, fileName } from '../ui/download'
 import { categoryColour } from '../views/colours/palettes'
@@ -74,7 +75,7 @@ export class StacksPanel implements Panel {
       onPick: ({ stack }) => actions.pickStack(this.model?.state.stack === stack ? null : stack),
       isPicked: ({ stack }) => this.model?.state.stack === stack,
     })
-    const csv = h('button', { title: 'Save all rows as CSV', onclick: () => this.saveCsv() }, 'CSV')
+    const csv = button('CSV', 'Save all rows as CSV', () => this.saveCsv())
     this.element = h(
       'div',
       { class: 'column job-stacks' },
@@ -129,11 +130,7 @@ export class StacksPanel implements Panel {
         'div',
         { class: 'row wrap job-bar' },
         h('p', { class: 'soft' }, 'The bars beside the map show this stack, innermost frame first:'),
-        h(
-          'button',
-          { title: 'Sort the map by this stack', onclick: () => this.actions.set({ sort: 'shown' }) },
-          'Sort by it',
-        ),
+        button('Sort by it', 'Sort the map by this stack', () => this.actions.set({ sort: 'shown' })),
         h('button', { onclick: () => this.actions.pickStack(null) }, 'Clear'),
       ),
       h('ol', { class: 'mono' }, ...[name, ...frames].map((frame) => h('li', {}, frame))),
@@ -152,11 +149,10 @@ export class StacksPanel implements Panel {
     const { data, dark } = this.model!
     const index = data.stackCategory[stack]
     const category = data.manifest.categories[index] ?? 'unknown'
-    const swatch = h('span', { class: 'swatch', title: category })
-    swatch.style.background = css(categoryColour(category, index, dark))
+    const mark = swatch(css(categoryColour(category, index, dark)), category)
     const named = data.manifest.stack_names[stack]
     const { frames, name } = named
-    return h('span', { title: [name, category, ...frames].join('\n') }, swatch, ...labelOf(named))
+    return h('span', { title: [name, category, ...frames].join('\n') }, mark, ...labelOf(named))
   }
 
   private saveCsv(): void {

@@ -4,6 +4,7 @@ import type { DeviceInfo } from '../data/model'
 import { formatBytes, formatCount } from '../layout/format'
 import { describeOom } from './shared/describe'
 import type { ViewContext } from './view'
+import { button } from '../ui/controls'
 import { h, setText } from '../ui/dom'
 import type { Store } from '../ui/state'
 
@@ -26,8 +27,6 @@ export class MomentBar {
   private info: DeviceInfo | null = null
 
   constructor(private readonly store: Store) {
-    const button = (label: string, title: string, run: () => void): HTMLButtonElement =>
-      h('button', { title, onclick: run }, label)
     this.peak = button('Peak', 'The moment of the peak (P)', () => store.set({ at: null }))
     this.oom = button('OOM', 'The moment of the next out-of-memory error (O)', () => this.toOom())
     this.oom.classList.add('alarm')

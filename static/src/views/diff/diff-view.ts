@@ -1,6 +1,7 @@
 // The difference between two snapshots: both curves, and what appeared, vanished, grew and shrank at corresponding moments.
 
 import { formatBytes, formatCount } from '../../layout/format'
+import { button, menu, Segmented } from '../../ui/controls'
 import { fill, h, setText } from '../../ui/dom'
 import { csvLine, download, fileName } from '../../ui/download'
 import { capital, formatChange, formatShare, plural } from '../../ui/format'
@@ -37,11 +38,10 @@ export class DiffView implements View {
   private readonly empty = h('p', { class: 'diff-empty', hidden: true })
   private readonly body: HTMLElement
   private readonly list: VirtualList
-  private readonly moment = h('select', {
-    'aria-label': 'Moments that are compared',
-    title: 'Moments that are compared',
-  })
-  private readonly groups = new Map<Group, HTMLButtonElement>()
+  private readonly moment = menu('Moments that are compared', [], (moment) =>
+    this.parts.store.setOption('diff.moment', this.moment.selectedIndex === 0 ? null : moment),
+  )
+  private readonly groups: Segmented<Group>
   /** What the names of rows leave out. */
   private readonly common = h('span', { class: 'soft mono' })
   private readonly rowsOf = new Memo<ReturnType<typeof compare>>()
@@ -93,30 +93,18 @@ export class DiffView implements View {
       this.empty,
       this.body,
     )
-    const groups = h('div', { class: 'segmented', role: 'group', 'aria-label': 'Rows' })
-    for (const group of GROUPS) {
-      const button = h(
-        'button',
-        { onclick: () => store.setOption('diff.group', group === GROUPS[0] ? null : group) },
-        GROUP_NAMES[group],
-      )
-      this.groups.set(group, button)
-      groups.append(button)
-    }
-    this.moment.addEventListener('change', () =>
-      store.setOption('diff.moment', this.moment.selectedIndex === 0 ? null : this.moment.value),
+    this.groups = new Segmented(
+      'Rows',
+      GROUPS.map((group) => [group, GROUP_NAMES[group]]),
+      (group) => store.setOption('diff.group', group === GROUPS[0] ? null : group),
     )
     this.tools = h(
       'div',
       { class: 'row wrap' },
       this.moment,
-      groups,
-      h(
-        'button',
-        { title: 'The same as a flame graph of differences', onclick: () => this.toFlame() },
-        'As flame graph',
-      ),
-      h('button', { title: 'Save all rows as CSV', onclick: () => this.saveCsv() }, 'CSV'),
+      this.groups.element,
+      button('As flame graph', 'The same as a flame graph of differences', () => this.toFlame()),
+      button('CSV', 'Save all rows as CSV', () => this.saveCsv()),
     )
   }
 
@@ -217,7 +205,7 @@ export class DiffView implements View {
       )
     }
     this.moment.value = moment.name.replace(' ', '-')
-    for (const [name, button] of this.groups) button.setAttribute('aria-pressed', String(name === group))
+    this.groups.show(group)
   }
 
   private paint({ data, info, dark }: ViewContext, { before, beforePosition, afterPosition }: Baseline): void {

@@ -3,6 +3,7 @@
 import type { DeviceInfo, Stacks } from '../../data/model'
 import { formatBytes, formatCount } from '../../layout/format'
 import type { Matches } from '../../search/matches'
+import { swatch } from '../../ui/controls'
 import { fill, h } from '../../ui/dom'
 import { csvLine } from '../../ui/download'
 import { formatOffset, plural } from '../../ui/format'
@@ -83,9 +84,7 @@ export function fillEventRow(element: HTMLElement, { context, index, event, colu
         const [before, frames] = stackParts(stacks, record)
         writeFrameLabel(words, frames, before)
         // Without an allocation it has no colour, but the space keeps texts aligned.
-        const mark = h('span', { class: 'swatch' })
-        if (record.id >= 0) mark.style.background = cssOf(colouring, colouring.keys[record.id])
-        made.prepend(mark)
+        made.prepend(swatch(record.id < 0 ? null : cssOf(colouring, colouring.keys[record.id])))
       }
       return made
     }),

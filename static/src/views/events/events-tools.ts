@@ -3,6 +3,7 @@
 import type { DeviceData } from '../../data/model'
 import { formatCount } from '../../layout/format'
 import { usToEvent } from '../../layout/ticks'
+import { button } from '../../ui/controls'
 import { fill, h } from '../../ui/dom'
 import { MatchesOnly } from '../shared/controls'
 import type { EventIndex } from './event-index'
@@ -31,8 +32,6 @@ export class EventsTools {
     this.only = new MatchesOnly((isOn) => actions.listMatchesOnly(isOn))
     this.place.addEventListener('keydown', (event) => event.key === 'Enter' && actions.goToPlace(this.place.value))
     this.place.addEventListener('input', () => this.place.removeAttribute('aria-invalid'))
-    const button = (label: string, title: string, run: () => void): HTMLButtonElement =>
-      h('button', { title, onclick: run }, label)
     this.oom = h(
       'span',
       { class: 'segmented' },

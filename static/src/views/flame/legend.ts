@@ -2,6 +2,7 @@
 
 import { type Cell, weightOf } from '../../flame/layout'
 import { scrollsWhenSmall } from '../../ui/compact'
+import { swatch } from '../../ui/controls'
 import { fill, h } from '../../ui/dom'
 import { plural, shortPath } from '../../ui/format'
 import { css } from '../shared/inks'
@@ -55,7 +56,5 @@ function originsOf(model: FlameModel, cells: readonly Cell[]): string[] {
 }
 
 function item(colour: string, label: string, title = label): HTMLElement {
-  const mark = h('span', { class: 'swatch' })
-  mark.style.background = colour
-  return h('li', { title }, mark, label)
+  return h('li', { title }, swatch(colour), label)
 }

@@ -1,6 +1,7 @@
 // The other moment of growth: a field for its event, and a button that takes the moment on screen.
 
 import { formatCount } from '../../layout/format'
+import { button } from '../../ui/controls'
 import { h } from '../../ui/dom'
 import type { Store } from '../../ui/state'
 import type { ViewContext } from '../view'
@@ -20,20 +21,12 @@ export class SinceField {
 
   constructor(private readonly store: Store) {
     this.field.addEventListener('change', () => this.field.value !== '' && this.choose(Number(this.field.value)))
-    const button = h(
-      'button',
-      {
-        title: 'Count growth from the moment shown now',
-        onclick: () => this.choose(this.position - 1),
-      },
-      'From here',
-    )
     this.element = h(
       'div',
       { class: 'row wrap flame-since', role: 'group', 'aria-label': 'Growth since' },
       'since event',
       this.field,
-      button,
+      button('From here', 'Count growth from the moment shown now', () => this.choose(this.position - 1)),
       this.note,
     )
   }

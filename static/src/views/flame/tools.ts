@@ -2,6 +2,7 @@
 
 import type { Chains } from '../../flame/layout'
 import { MEASURES } from '../../flame/weigh'
+import { button, menu, Segmented } from '../../ui/controls'
 import { copyButton, h } from '../../ui/dom'
 import type { Store } from '../../ui/state'
 import type { Choices } from './choices'
@@ -20,47 +21,46 @@ const CHAINS: readonly (readonly [Chains, string])[] = [
 
 export class FlameTools {
   readonly element: HTMLElement
-  private readonly measure = h('select', { 'aria-label': 'What widths stand for', title: 'What widths stand for' })
-  private readonly chains = h('select', {
-    'aria-label': 'Chains of frames',
-    title: 'Chains of frames without a branch',
-  })
-  private readonly segments: { name: string; value: string; button: HTMLButtonElement }[] = []
+  private readonly measure: HTMLSelectElement
+  private readonly chains: HTMLSelectElement
+  private readonly root: Segmented<string>
+  private readonly merge: Segmented<string>
 
   constructor(
     private readonly store: Store,
     actions: ToolActions,
   ) {
-    for (const measure of MEASURES) this.measure.append(h('option', { value: measure }, MEASURE_NAMES[measure]))
-    for (const [value, label] of CHAINS) this.chains.append(h('option', { value }, label))
-    this.measure.addEventListener('change', () => this.choose('flame.measure', this.measure.value, MEASURES[0]))
-    this.chains.addEventListener('change', () => {
+    this.measure = menu(
+      'What widths stand for',
+      MEASURES.map((measure) => [measure, MEASURE_NAMES[measure]]),
+      (measure) => this.choose('flame.measure', measure, MEASURES[0]),
+    )
+    this.chains = menu('Chains of frames', CHAINS, (chains) => {
       store.setOption('flame.open', null)
-      this.choose('flame.chains', this.chains.value, 'outer')
+      this.choose('flame.chains', chains, 'outer')
     })
+    this.chains.title = 'Chains of frames without a branch'
+    this.root = this.segmented('Where the tree starts', 'flame.root', [
+      ['root', 'Root first', 'Outermost frames at the top: who allocates, from the program down'],
+      ['leaf', 'Leaf first', 'Innermost frames at the top: what allocates, and who calls it'],
+    ])
+    this.merge = this.segmented('Which frames are one', 'flame.merge', [
+      ['function', 'By function', 'Lines of one function are one frame'],
+      ['line', 'By line', 'Every line is a frame of its own'],
+    ])
     this.element = h(
       'div',
       { class: 'row wrap' },
       this.measure,
-      this.segmented('Where the tree starts', 'flame.root', [
-        ['root', 'Root first', 'Outermost frames at the top: who allocates, from the program down'],
-        ['leaf', 'Leaf first', 'Innermost frames at the top: what allocates, and who calls it'],
-      ]),
-      this.segmented('Which frames are one', 'flame.merge', [
-        ['function', 'By function', 'Lines of one function are one frame'],
-        ['line', 'By line', 'Every line is a frame of its own'],
-      ]),
+      this.root.element,
+      this.merge.element,
       this.chains,
       copyButton(
         'Copy folded',
         actions.folded,
         'Copy what is shown as folded stacks: one line per stack, with its weight',
       ),
-      h(
-        'button',
-        { title: 'Save what is shown as a file for speedscope', onclick: actions.saveSpeedscope },
-        'speedscope',
-      ),
+      button('speedscope', 'Save what is shown as a file for speedscope', actions.saveSpeedscope),
     )
   }
 
@@ -71,19 +71,16 @@ export class FlameTools {
       if (option.value === 'diff') option.hidden = option.disabled = !compares
       else option.disabled = option.value === 'seconds' && !hasTimes
     }
-    for (const { name, value, button } of this.segments) {
-      button.setAttribute('aria-pressed', String(value === (name === 'flame.root' ? root : merge)))
-    }
+    this.root.show(root)
+    this.merge.show(merge)
   }
 
-  private segmented(label: string, name: string, choices: readonly (readonly [string, string, string])[]): HTMLElement {
-    const group = h('div', { class: 'segmented', role: 'group', 'aria-label': label })
-    for (const [value, text, title] of choices) {
-      const button = h('button', { title, onclick: () => this.choose(name, value, choices[0][0]) }, text)
-      this.segments.push({ name, value, button })
-      group.append(button)
-    }
-    return group
+  private segmented(
+    label: string,
+    name: string,
+    choices: readonly (readonly [string, string, string])[],
+  ): Segmented<string> {
+    return new Segmented(label, choices, (value) => this.choose(name, value, choices[0][0]))
   }
 
   private choose(name: string, value: string, byDefault: string): void {

@@ -1,6 +1,7 @@
 // What the areas and lines of the reserved view's pictures stand for.
 
 import { scrollsWhenSmall } from '../../ui/compact'
+import { swatch } from '../../ui/controls'
 import { fill, h } from '../../ui/dom'
 import type { Groups } from '../shared/groups'
 import { css, groupColour, type Inks } from '../shared/inks'
@@ -27,8 +28,7 @@ export class ReservedLegend {
 /** The shown parts of reserved memory, then the groups of segments. */
 function areas({ inks, dark, choice, groups }: LegendInput): HTMLElement[] {
   const area = (label: string, colour: string): HTMLElement => {
-    const mark = h('span', { class: 'swatch' })
-    mark.style.background = colour
+    const mark = swatch(colour)
     mark.style.outline = `1px solid ${css(inks.line)}`
     return h('li', {}, mark, label)
   }
@@ -54,8 +54,8 @@ function areas({ inks, dark, choice, groups }: LegendInput): HTMLElement[] {
 /** Areas show one moment of what a pixel's width stands for, lines the most within it. */
 function lines({ inks, choice, groups, hasWhatIf, hasDeviceUse }: LegendInput): HTMLElement[] {
   const line = (label: string, colour: string): HTMLElement => {
-    const mark = h('span', { class: 'swatch line' })
-    mark.style.background = colour
+    const mark = swatch(colour)
+    mark.classList.add('line')
     return h('li', {}, mark, label)
   }
   const { parts, segments, fragmentationOnly } = choice

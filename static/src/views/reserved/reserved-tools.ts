@@ -1,5 +1,6 @@
 // The reserved view's buttons: its axis, which pictures it shows, jumps to the worst moments, and the what-if panel.
 
+import { button, Segmented } from '../../ui/controls'
 import { h } from '../../ui/dom'
 import type { Store } from '../../ui/state'
 import { AxisSwitch } from '../shared/controls'
@@ -14,7 +15,7 @@ export interface ReservedActions {
 export class ReservedTools {
   readonly element: HTMLElement
   readonly axis: AxisSwitch
-  private readonly pictures: [string | null, HTMLButtonElement][]
+  private readonly pictures: Segmented<string | null>
   private readonly only: HTMLButtonElement
   private readonly worst: HTMLButtonElement
   private readonly split: HTMLButtonElement
@@ -22,15 +23,15 @@ export class ReservedTools {
 
   constructor(store: Store, actions: ReservedActions) {
     this.axis = new AxisSwitch(store)
-    const button = (label: string, title: string, run: () => void): HTMLButtonElement =>
-      h('button', { title, onclick: run }, label)
-    this.pictures = (
+    this.pictures = new Segmented(
+      'Pictures',
       [
-        [null, 'Both'],
-        ['parts', 'Parts'],
-        ['segments', 'Segments'],
-      ] as const
-    ).map(([value, label]) => [value, button(label, 'What to show', () => store.setOption('reserved.show', value))])
+        [null, 'Both', 'What to show'],
+        ['parts', 'Parts', 'What to show'],
+        ['segments', 'Segments', 'What to show'],
+      ],
+      (value) => store.setOption('reserved.show', value),
+    )
     this.only = button('Without allocated', 'Show fragmentation alone', () =>
       store.setOption('reserved.base', store.state.options['reserved.base'] === 'none' ? null : 'none'),
     )
@@ -49,11 +50,7 @@ export class ReservedTools {
       'div',
       { class: 'row wrap' },
       this.axis.element,
-      h(
-        'div',
-        { class: 'segmented', role: 'group', 'aria-label': 'Pictures' },
-        ...this.pictures.map(([, element]) => element),
-      ),
+      this.pictures.element,
       this.only,
       this.worst,
       this.split,
@@ -64,9 +61,8 @@ export class ReservedTools {
   /** `isReplayed`: addresses are known, so that segments could be replayed. */
   render(context: ViewContext, choice: ChartChoice, isReplayed: boolean): void {
     const { info, state } = context
-    this.axis.render(context)
-    const shown = choice.parts && choice.segments ? null : choice.parts ? 'parts' : 'segments'
-    for (const [value, button] of this.pictures) button.setAttribute('aria-pressed', String(value === shown))
+    this.axis.render(state, info)
+    this.pictures.show(choice.parts && choice.segments ? null : choice.parts ? 'parts' : 'segments')
     this.only.setAttribute('aria-pressed', String(choice.fragmentationOnly))
     this.only.hidden = !choice.parts
     this.worst.hidden = info.events === 0

@@ -4,6 +4,7 @@ import type { Replay } from '../../allocator/replay'
 import { type AllocatorState, stateAt } from '../../allocator/state'
 import { scrollsWhenSmall } from '../../ui/compact'
 import { NO_SEGMENTS } from '../../ui/devices'
+import { button, menu, Segmented } from '../../ui/controls'
 import { fill, h } from '../../ui/dom'
 import { Memo } from '../memo'
 import { MomentBar } from '../moment'
@@ -38,7 +39,7 @@ export class SegmentsView implements View {
   private readonly figures = scrollsWhenSmall(h('dl', { class: 'figures' }))
   private readonly nothing = h('p', { class: 'nothing-here', hidden: true })
   private readonly body: HTMLElement
-  private readonly modes: Record<'moment' | 'time', HTMLButtonElement>
+  private readonly modes: Segmented<string | null>
   private readonly sort: HTMLSelectElement
   private readonly mapTools: HTMLElement
   private readonly whole: HTMLButtonElement
@@ -55,21 +56,16 @@ export class SegmentsView implements View {
     this.axis = new AxisSwitch(store)
     this.map.onFocus = (address) =>
       store.setOption('segments.focus', address === null ? null : (this.shown?.replay.space.text(address) ?? null))
-    const button = (label: string, title: string, run: () => void): HTMLButtonElement =>
-      h('button', { title, onclick: run }, label)
-    this.modes = {
-      moment: button('At a moment', 'Segments and blocks at one moment (V)', () =>
-        store.setOption('segments.mode', null),
-      ),
-      time: button('Over time', 'Blocks by address over events (V)', () => store.setOption('segments.mode', 'time')),
-    }
-    this.sort = h(
-      'select',
-      { 'aria-label': 'Order of segments', title: 'Order of segments' },
-      ...SORTS.map(([value, label]) => h('option', { value }, label)),
+    this.modes = new Segmented(
+      'Segments',
+      [
+        [null, 'At a moment', 'Segments and blocks at one moment (V)'],
+        ['time', 'Over time', 'Blocks by address over events (V)'],
+      ],
+      (mode) => store.setOption('segments.mode', mode),
     )
-    this.sort.addEventListener('change', () =>
-      store.setOption('segments.sort', this.sort.value === 'address' ? null : this.sort.value),
+    this.sort = menu('Order of segments', SORTS, (sort) =>
+      store.setOption('segments.sort', sort === 'address' ? null : sort),
     )
     this.whole = button('All segments', 'Show all segments again (Z)', () => store.setOption('segments.focus', null))
     this.mapTools = h(
@@ -84,13 +80,7 @@ export class SegmentsView implements View {
       ),
       this.whole,
     )
-    this.tools = h(
-      'div',
-      { class: 'row wrap' },
-      h('div', { class: 'segmented', role: 'group', 'aria-label': 'Segments' }, this.modes.moment, this.modes.time),
-      this.mapTools,
-      this.axis.element,
-    )
+    this.tools = h('div', { class: 'row wrap' }, this.modes.element, this.mapTools, this.axis.element)
     this.body = h('div', { class: 'segments-body' }, this.map.element, this.time.element)
     this.element = h(
       'section',
@@ -112,11 +102,10 @@ export class SegmentsView implements View {
     const { data, info, state, position, replay } = context
     this.moment.render(context)
     const byTime = state.options['segments.mode'] === 'time'
-    for (const [mode, button] of Object.entries(this.modes))
-      button.setAttribute('aria-pressed', String((mode === 'time') === byTime))
+    this.modes.show(byTime ? 'time' : null)
     this.mapTools.hidden = byTime
     this.axis.element.hidden = !byTime
-    this.axis.render(context)
+    this.axis.render(state, info)
     if (!replay)
       return this.showNothing(
         'This report leaves out addresses to stay under its size limit (--max-size): blocks cannot be shown.',

@@ -1,47 +1,42 @@
-// Events or time to the right, for views that are not the timeline.
+// Controls of several views: events or time to the right, matches only, and what a peak would be without some allocations.
 
-import type { DeviceData, DeviceInfo, Stacks } from '../../data/model'
+import type { Axis, DeviceData, DeviceInfo, Stacks } from '../../data/model'
 import { peakWithout } from '../../data/held-memory'
 import { formatBytes } from '../../layout/format'
 import { evaluateQuery } from '../../search/matches'
+import { button, Segmented } from '../../ui/controls'
 import { fill, h } from '../../ui/dom'
-import type { Store } from '../../ui/state'
+import type { State, Store } from '../../ui/state'
 import { Memo } from '../memo'
-import type { ViewContext } from '../view'
 
 export class AxisSwitch {
-  readonly element: HTMLElement
-  private readonly buttons: ['event' | 'time', HTMLButtonElement][]
   private hasTimes = false
+  private readonly axes = new Segmented<Axis>(
+    'X axis',
+    [
+      ['event', 'Events'],
+      ['time', 'Time'],
+    ],
+    (axis) => this.set(axis),
+  )
+  readonly element = this.axes.element
 
-  constructor(private readonly store: Store) {
-    this.buttons = (
-      [
-        ['event', 'Events'],
-        ['time', 'Time'],
-      ] as const
-    ).map(([axis, label]) => [axis, h('button', { onclick: () => this.set(axis) }, label)])
-    this.element = h(
-      'div',
-      { class: 'segmented', role: 'group', 'aria-label': 'X axis' },
-      ...this.buttons.map(([, button]) => button),
-    )
-  }
+  constructor(private readonly store: Store) {}
 
-  render({ state, info }: ViewContext): void {
-    this.hasTimes = info.time0 !== null && info.events > 0
-    for (const [axis, button] of this.buttons) {
-      button.disabled = axis === 'time' && !this.hasTimes
+  render({ axis }: State, info: DeviceInfo | undefined): void {
+    this.hasTimes = info !== undefined && info.time0 !== null && info.events > 0
+    for (const [each, button] of this.axes.buttons) {
+      button.disabled = each === 'time' && !this.hasTimes
       button.title = button.disabled ? 'This snapshot was recorded without times' : 'Switch axis (T)'
-      button.setAttribute('aria-pressed', String((this.hasTimes ? state.axis : 'event') === axis))
     }
+    this.axes.show(this.hasTimes ? axis : 'event')
   }
 
   toggle(): void {
     this.set(this.store.state.axis === 'event' ? 'time' : 'event')
   }
 
-  private set(axis: 'event' | 'time'): void {
+  private set(axis: Axis): void {
     if (axis === 'event' || this.hasTimes) this.store.set({ axis })
   }
 }
@@ -78,7 +73,7 @@ export class WithoutButton {
       this.store.set({ view: 'reserved', options: { ...this.store.state.options, 'reserved.whatif': query } })
     fill(
       this.element,
-      h('button', { title: 'Replay the trace without these allocations', onclick: replay }, label),
+      button(label, 'Replay the trace without these allocations', replay),
       ' ',
       h('span', { class: 'soft' }, words),
     )

@@ -1,6 +1,7 @@
 // The rows of the table: allocations, groups, and under an opened group its largest allocations.
 
 import { formatCount } from '../../layout/format'
+import { swatch } from '../../ui/controls'
 import { fill, h, setText } from '../../ui/dom'
 import { frameLabel, writeFrameLabel } from '../../ui/frame-label'
 import { cssOf } from '../colouring'
@@ -132,10 +133,4 @@ function colourOf({ colouring }: ViewContext, { groups, sums, grouping }: Model,
 function categoryColour({ colouring }: ViewContext, { mainCategory }: Model, row: number): string | null {
   const category = mainCategory?.[row] ?? -1
   return colouring.by === 'category' && category >= 0 ? cssOf(colouring, category) : null
-}
-
-function swatch(colour: string): HTMLElement {
-  const mark = h('span', { class: 'swatch' })
-  mark.style.background = colour
-  return mark
 }

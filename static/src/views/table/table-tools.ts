@@ -1,6 +1,7 @@
 // The controls of the table: what a row stands for, whether only matches are listed, and the files.
 
 import type { DeviceData, DeviceInfo } from '../../data/model'
+import { button } from '../../ui/controls'
 import { fill, h, setText } from '../../ui/dom'
 import { RANGE, type Store } from '../../ui/state'
 import { MatchesOnly } from '../shared/controls'
@@ -35,8 +36,6 @@ export class TableTools {
     this.filter.addEventListener('input', () => store.setOption('table.filter', this.filter.value || null))
     this.range.addEventListener('change', () => store.setOption('table.range', this.range.checked ? 'window' : null))
     this.menu.addEventListener('change', () => this.group(this.menu.value as Grouping))
-    const button = (label: string, title: string, run: () => void): HTMLButtonElement =>
-      h('button', { title, onclick: run }, label)
     this.element = h(
       'div',
       { class: 'row wrap table-tools' },

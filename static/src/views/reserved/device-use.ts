@@ -1,9 +1,8 @@
 // What all processes use of the device over events: reserved memory, and what the recorder's samples show beside it.
 
 import type { DeviceData } from '../../data/model'
-import { formatBytes, formatBytesExact } from '../../layout/format'
-import { formatShare } from '../../ui/format'
-import type { Figure } from '../shared/figures'
+import { formatBytes } from '../../layout/format'
+import { type Figure, shareFigure } from '../shared/figures'
 
 export interface DeviceUse {
   total: number
@@ -33,11 +32,7 @@ export function deviceUseOf({ info, reserved, P }: DeviceData): DeviceUse | null
 
 export function deviceFigures({ total, used, others }: DeviceUse, reserved: number, position: number): Figure[] {
   const other = others?.[position] ?? 0
-  const figure = (name: string, bytes: number, title: string): Figure => ({
-    name,
-    value: `${formatBytes(bytes)} (${formatShare(bytes, total)})`,
-    title: `${title}: ${formatBytesExact(bytes)}`,
-  })
+  const figure = (name: string, bytes: number, title: string): Figure => shareFigure(name, bytes, total, title)
   return [
     figure('Used on the device', used[position], `By all processes, of ${formatBytes(total)}`),
     figure(

@@ -5,10 +5,10 @@ import type { Replay } from '../../allocator/replay'
 import { stateAt } from '../../allocator/state'
 import type { DeviceData } from '../../data/model'
 import { formatBytes, formatBytesExact, formatCount } from '../../layout/format'
-import { formatOffset, formatShare, plural } from '../../ui/format'
+import { formatOffset, plural } from '../../ui/format'
 import type { Line } from '../shared/describe'
 import type { Groups } from '../shared/groups'
-import type { Figure } from '../shared/figures'
+import { type Figure, shareFigure } from '../shared/figures'
 import { type DeviceUse, deviceFigures } from './device-use'
 
 export function momentName(data: DeviceData, position: number): string {
@@ -19,11 +19,7 @@ export function momentName(data: DeviceData, position: number): string {
 
 export function figuresOf(data: DeviceData, replay: Replay | null, use: DeviceUse | null, position: number): Figure[] {
   const reserved = data.reserved[position]
-  const figure = (name: string, bytes: number, title: string): Figure => ({
-    name,
-    value: `${formatBytes(bytes)} (${formatShare(bytes, reserved)})`,
-    title: `${title}: ${formatBytesExact(bytes)}`,
-  })
+  const figure = (name: string, bytes: number, title: string): Figure => shareFigure(name, bytes, reserved, title)
   const figures: Figure[] = [
     { name: 'Reserved', value: formatBytes(reserved), title: formatBytesExact(reserved) },
     figure('Allocated', data.allocated[position], 'Requested bytes of all live allocations'),
@@ -43,12 +39,7 @@ export function figuresOf(data: DeviceData, replay: Replay | null, use: DeviceUs
 /** The largest contiguous part of free memory. */
 export function largestFigure(data: DeviceData, replay: Replay, position: number): Figure {
   const { largestFree } = stateAt(replay, position).totals
-  const title = `The largest free range: ${formatBytesExact(largestFree)}`
-  return {
-    name: 'Largest free range',
-    value: `${formatBytes(largestFree)} (${formatShare(largestFree, data.reserved[position])})`,
-    title,
-  }
+  return shareFigure('Largest free range', largestFree, data.reserved[position], 'The largest free range')
 }
 
 /** The numbers of one moment, for the tooltip. `row`: the segment under the pointer, -1 for none. */

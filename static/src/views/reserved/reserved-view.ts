@@ -6,9 +6,10 @@ import type { DeviceData } from '../../data/model'
 import { formatBytes } from '../../layout/format'
 import { scrollsWhenSmall } from '../../ui/compact'
 import { NO_SEGMENTS } from '../../ui/devices'
-import { fill, h } from '../../ui/dom'
+import { h } from '../../ui/dom'
 import { Memo } from '../memo'
 import { MomentBar } from '../moment'
+import { showFigures } from '../shared/figures'
 import { type Groups, groupsOf } from '../shared/groups'
 import { type Inks, readInks } from '../shared/inks'
 import type { View, ViewContext, ViewParts } from '../view'
@@ -49,7 +50,7 @@ export class ReservedView implements View {
   private readonly body: HTMLElement
   private shown: { context: ViewContext; replay: Replay | null; moments: Worst } | null = null
   private readonly prepared = new Memo<Prepared>()
-  private inks: { key: string; inks: Inks } | null = null
+  private readonly inks = new Memo<Inks>()
   private largest: { data: DeviceData; bytes: Float64Array | null; pending: Promise<void> } | null = null
 
   constructor(private readonly parts: ViewParts) {
@@ -103,21 +104,15 @@ export class ReservedView implements View {
         ? NO_SEGMENTS
         : 'No segment was recorded for this device: reserved memory is not known.'
     this.body.hidden = this.legend.element.hidden = isEmpty
-    const figures = isEmpty
-      ? []
-      : [...figuresOf(data, replay, use, position), ...(replay ? [largestFigure(data, replay, position)] : [])]
-    fill(
-      this.figures,
-      ...figures.map(({ name, value, title }) => h('div', { title }, h('dt', {}, name), h('dd', {}, value))),
-    )
+    const figures = isEmpty ? [] : figuresOf(data, replay, use, position)
+    if (replay && !isEmpty) figures.push(largestFigure(data, replay, position))
+    showFigures(this.figures, figures)
     this.doubts.hidden = isEmpty || doubts.length === 0
     this.doubts.textContent = doubts.join(' ')
     if (isEmpty) return
     if (!replay || state.options['reserved.whatif'] === undefined) this.whatIf.hide()
     else this.whatIf.show(data, info, state.options)
-    const key = `${dark} ${state.theme}`
-    if (this.inks?.key !== key) this.inks = { key, inks: readInks(this.element, dark) }
-    const { inks } = this.inks
+    const inks = this.inks.get([dark, state.theme], () => readInks(this.element, dark))
     this.legend.render({
       inks,
       dark,

@@ -12,6 +12,7 @@ import { AxisSwitch } from '../shared/controls'
 import { type Groups, groupsOf } from '../shared/groups'
 import { css, type Inks, mix, readInks } from '../shared/inks'
 import { describeOom } from '../shared/describe'
+import { showFigures } from '../shared/figures'
 import type { View, ViewContext, ViewParts } from '../view'
 import { changeOf, debugState, doubtsOf, figuresOf } from './state-text'
 import type { Sort } from './map-layout'
@@ -46,7 +47,7 @@ export class SegmentsView implements View {
   private shown: { context: ViewContext; replay: Replay; state: AllocatorState; groups: Groups } | null = null
   private readonly states = new Memo<AllocatorState>()
   private readonly groups = new Memo<Groups>()
-  private inks: { key: string; inks: Inks } | null = null
+  private readonly inks = new Memo<Inks>()
 
   constructor(private readonly parts: ViewParts) {
     const { store } = parts
@@ -120,7 +121,7 @@ export class SegmentsView implements View {
     this.nothing.textContent = this.nothing.hidden ? '' : 'No segment exists at this moment.'
     this.body.hidden = false
     this.showNumbers()
-    const inks = this.inksOf(context)
+    const inks = this.inks.get([context.dark, state.theme], () => readInks(this.element, context.dark))
     this.legend.render(inks, context.colouring.by, byTime)
     this.map.element.hidden = byTime
     this.time.element.hidden = !byTime
@@ -202,12 +203,7 @@ export class SegmentsView implements View {
 
   private showNumbers(): void {
     const { state, replay, context } = this.shown!
-    fill(
-      this.figures,
-      ...figuresOf(state, replay).map(({ name, value, title }) =>
-        h('div', { title }, h('dt', {}, name), h('dd', {}, value)),
-      ),
-    )
+    showFigures(this.figures, figuresOf(state, replay))
     const oom = context.info.ooms.find(({ event }) => event === context.position - 1)
     const change = changeOf(state, replay)
     this.change.classList.toggle('alarm', oom !== undefined)
@@ -235,12 +231,6 @@ export class SegmentsView implements View {
     fill(this.figures)
     this.change.textContent = ''
     this.doubts.hidden = true
-  }
-
-  private inksOf({ dark, state }: ViewContext): Inks {
-    const key = `${dark} ${state.theme}`
-    if (this.inks?.key !== key) this.inks = { key, inks: readInks(this.element, dark) }
-    return this.inks.inks
   }
 }
 

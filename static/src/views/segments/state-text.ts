@@ -4,21 +4,16 @@ import type { Replay } from '../../allocator/replay'
 import { type AllocatorState, PENDING, SPLIT, WHOLE } from '../../allocator/state'
 import type { DeviceInfo, Stacks } from '../../data/model'
 import { formatBytes, formatBytesExact, formatCount } from '../../layout/format'
-import { formatShare, plural } from '../../ui/format'
+import { plural } from '../../ui/format'
 import { describeLifetime, framesOf, type Line, nameOfStack } from '../shared/describe'
-import { contradictionOf, type Figure } from '../shared/figures'
+import { contradictionOf, type Figure, shareFigure } from '../shared/figures'
 import type { Groups } from '../shared/groups'
 import type { MapGroup } from './map-layout'
 
 /** The figures of the map; `reserved` less `allocated` is rounding, inactive split and wholly free. */
 export function figuresOf(state: AllocatorState, replay: Replay): Figure[] {
   const { totals } = state
-  const share = (bytes: number): string => `${formatBytes(bytes)} (${formatShare(bytes, totals.reserved)})`
-  const bytes = (name: string, value: number, title: string): Figure => ({
-    name,
-    value: share(value),
-    title: `${title}: ${formatBytesExact(value)}`,
-  })
+  const bytes = (name: string, value: number, title: string): Figure => shareFigure(name, value, totals.reserved, title)
   const figures: Figure[] = [
     {
       name: 'Reserved',

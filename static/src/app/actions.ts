@@ -4,19 +4,16 @@ import type { DeviceInfo } from '../data/model'
 import { viewsOf } from '../ui/devices'
 import type { Store } from '../ui/state'
 import type { TimelineView } from '../views/timeline/timeline-view'
-import type { DataClient } from '../worker/data-client'
 import type { JobHost } from './job-host'
 import type { HelpDialog, KeyActions } from './keyboard'
+import type { Page } from './page'
 import type { PageTools } from './page-tools'
 import type { SearchBox } from './search-box'
 import type { Split } from './split'
 import type { Stage } from './stage'
 import { nextColour, type ToolbarActions } from './toolbar'
 
-interface Page {
-  client: DataClient
-  store: Store
-  timeline: TimelineView
+interface Parts extends Page {
   timelineActions: TimelineActions
   stage: Stage
   job: JobHost
@@ -28,7 +25,7 @@ interface Page {
   info(): DeviceInfo | undefined
 }
 
-export function pageActions(page: Page): KeyActions & ToolbarActions {
+export function pageActions(page: Parts): KeyActions & ToolbarActions {
   const { client, store, timeline, timelineActions, stage, job, search, pageTools, help, split, info } = page
   const views = viewsOf(client)
   return {

@@ -2,9 +2,7 @@
 
 import { hasAddresses } from '../allocator/replay'
 import type { Controller, ViewPatch } from '../controller'
-import { positionOf } from '../data/held-memory'
-import { liveBytes } from '../data/held-memory'
-import { dominantStack, stackShares } from '../data/held-memory'
+import { dominantStack, liveBytes, positionOf, stackShares } from '../data/held-memory'
 import { asksForTimes } from '../search/grammar'
 import { hasData } from '../ui/devices'
 import { fill, h } from '../ui/dom'
@@ -19,8 +17,9 @@ import { Fixes } from './fixes'
 import { bindHash, bindLinks, follow, readHash, writeHash } from './hash'
 import { JobHost } from './job-host'
 import { bindKeys, HelpDialog } from './keyboard'
-import { LegendHost } from './legend'
+import { Legend } from './legend'
 import { Announcer, Notice, skipLink } from './messages'
+import type { Page } from './page'
 import { PageTools } from './page-tools'
 import { prepareViews, REPLAYED_EARLY_EVENTS } from './prerender'
 import { ONLY, SearchBox } from './search-box'
@@ -45,7 +44,7 @@ class App implements Controller {
   private readonly search: SearchBox
   private readonly details: DetailsPanel
   private readonly fixes: Fixes
-  private readonly legend: LegendHost
+  private readonly legend: Legend
   private readonly story: Story
   private readonly pageTools: PageTools
   private readonly help = new HelpDialog()
@@ -81,29 +80,16 @@ class App implements Controller {
       changed: () => this.render(),
     })
     const { centreOn } = timelineActions
-    const saved = (text: string): void => (isSandboxed() ? this.notice.show(text) : this.announcer.say(text))
-    this.stage = new Stage(
-      { client, store: this.store, centreOn, announce: (text) => this.announcer.say(text), saved },
-      (error) => this.notice.showError('This view cannot be shown', error),
-    )
-    this.job = new JobHost({
-      client,
-      store: this.store,
-      announce: (text) => this.announcer.say(text),
-      saved,
-      onLoaded: () => this.render(),
-      onError: (error) => this.notice.showError('This view cannot be shown', error),
-    })
-    const page = {
-      client,
-      store: this.store,
-      timeline: this.timeline,
-      stage: this.stage,
-      job: this.job,
-      // Made last, around the others.
-      split: () => this.split,
-    }
-    this.legend = new LegendHost(page)
+    const announce = (text: string): void => this.announcer.say(text)
+    const tell = (text: string): void => this.notice.show(text)
+    const saved = isSandboxed() ? tell : announce
+    const shared: Page = { client, store: this.store, timeline: this.timeline, centreOn, announce, tell, saved }
+    const onError = (error: unknown): void => this.notice.showError('This view cannot be shown', error)
+    this.stage = new Stage(shared, onError)
+    this.job = new JobHost({ ...shared, onLoaded: () => this.render(), onError })
+    // The split is made last, around the others.
+    const page = { ...shared, stage: this.stage, job: this.job, split: () => this.split }
+    this.legend = new Legend(page)
     this.stage.roomBelow = (view) => this.legend.roomWithout(view)
     this.details = new DetailsPanel(
       this.store,
@@ -111,7 +97,7 @@ class App implements Controller {
       () => location.href.split('#')[0] + writeHash(this.store.state, start),
       () => client.source(),
     )
-    this.fixes = new Fixes({ ...page, centreOn })
+    this.fixes = new Fixes(page)
     this.story = new Story({
       store: this.store,
       scene: () => this.timeline.currentScene,
@@ -123,8 +109,6 @@ class App implements Controller {
       start,
       fixes: this.fixes,
       legend: this.legend,
-      saved,
-      tell: (text) => this.notice.show(text),
     })
     this.search = new SearchBox({
       store: this.store,
@@ -150,19 +134,7 @@ class App implements Controller {
     const panes = h('div', { class: 'panes fill' })
     const column = h('div', { class: 'column fill' }, panes, this.legend.element)
     this.workspace = h('div', { class: 'workspace' }, column, this.details.element, this.fixes.element)
-    this.split = new Split(
-      {
-        client,
-        store: this.store,
-        timeline: this.timeline,
-        stage: this.stage,
-        announce: (text) => this.announcer.say(text),
-        tell: (text) => this.notice.show(text),
-        changed: () => this.render(),
-      },
-      panes,
-      this.workspace,
-    )
+    this.split = new Split({ ...page, changed: () => this.render() }, panes, this.workspace)
     panes.append(
       h(
         'div',

@@ -1,23 +1,16 @@
 // The slider of the batch, and the chart of the peak over it: one replay for each of its values.
 
 import { fill, h } from '../ui/dom'
-import type { State, Store } from '../ui/state'
+import type { State } from '../ui/state'
 import type { Scene } from '../views/shared/scene'
-import type { TimelineView } from '../views/timeline/timeline-view'
-import type { DataClient } from '../worker/data-client'
 import { type BatchPoint, drawBatchChart } from './batch-chart'
 import { atBatch, BATCH, type FixOffers, ON, peakWith, SETTINGS, WITHOUT } from './fix-offers'
+import type { Page } from './page'
 
 /** What the slider has, times the recorded batch. */
 const FACTORS = [0.125, 0.25, 0.5, 0.75, 1, 1.25, 1.5, 2, 3, 4, 6, 8]
 /** A longer trace is replayed only on demand. */
 export const MANY_EVENTS = 200_000
-
-interface Page {
-  client: DataClient
-  store: Store
-  timeline: TimelineView
-}
 
 export class BatchSlider {
   private readonly input = h('input', { type: 'range', min: '0', max: String(FACTORS.length - 1) })

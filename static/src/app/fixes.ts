@@ -4,28 +4,20 @@
 
 import { formatBytes, formatCount } from '../layout/format'
 import { fill, h } from '../ui/dom'
-import type { State, Store } from '../ui/state'
+import type { State } from '../ui/state'
 import { describeStack, requestAt } from '../views/shared/describe'
 import type { Scene } from '../views/shared/scene'
-import type { TimelineView } from '../views/timeline/timeline-view'
 import { type Card, CARDS } from '../whatif/cards'
 import { byPosition, type ChangeAnswer, STANDARD } from '../whatif/job'
 import { peakOf, type Remedy } from '../whatif/remedies'
-import type { DataClient, ReplayRequest } from '../worker/data-client'
+import type { ReplayRequest } from '../worker/data-client'
 import { BatchSlider, factorOf, MANY_EVENTS } from './batch-slider'
 import { atBatch, BATCH, CARD, FixOffers, ON, peakWith, SETTINGS, WITHOUT } from './fix-offers'
+import type { Page } from './page'
 
 const OPEN = 'fix.open'
 /** Beside the timeline where both have room, unless it was closed. */
 const ROOMY = '(min-width: 1200px) and (min-height: 600px)'
-
-interface Page {
-  client: DataClient
-  store: Store
-  timeline: TimelineView
-  /** Shows the timeline with an event in its middle. */
-  centreOn(event: number): void
-}
 
 export class Fixes {
   readonly element: HTMLElement

@@ -2,15 +2,11 @@
 
 import { JOB_CODE, type JobPage, runJob } from '../job/interface'
 import { fill, h } from '../ui/dom'
-import type { State, Store } from '../ui/state'
+import type { State } from '../ui/state'
 import { isDark } from '../ui/theme'
-import type { DataClient } from '../worker/data-client'
+import type { ViewParts } from '../views/view'
 
-interface HostParts {
-  client: DataClient
-  store: Store
-  announce(text: string): void
-  saved(text: string): void
+interface Parts extends ViewParts {
   /** Its controls are there, or the bundle cannot be run. */
   onLoaded(): void
   onError(error: unknown): void
@@ -22,7 +18,7 @@ export class JobHost {
   private page: JobPage | null = null
   private loading: Promise<void> | null = null
 
-  constructor(private readonly parts: HostParts) {}
+  constructor(private readonly parts: Parts) {}
 
   /** Shows or hides the view, as the state says. */
   show(state: State): void {

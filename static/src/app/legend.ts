@@ -8,15 +8,14 @@ import { deviceLabel } from '../ui/devices'
 import { h } from '../ui/dom'
 import { formatShare, plural } from '../ui/format'
 import { frameLabel } from '../ui/frame-label'
-import type { State, Store, ViewName } from '../ui/state'
+import type { State, ViewName } from '../ui/state'
 import { Throttle } from '../ui/throttle'
 import { type Colouring, cssOf } from '../views/colouring'
 import { byBytes, type Held, heldAt, inferredAt, keysUsed } from '../views/colours/held'
-import type { TimelineView } from '../views/timeline/timeline-view'
-import type { DataClient } from '../worker/data-client'
+import type { Page } from './page'
 import type { Split } from './split'
 import type { Stage } from './stage'
-import { colourTitle, isColoured } from './toolbar'
+import { colourTitle } from './toolbar'
 
 /** Rows of entries; what they have no place for is counted. */
 const ROWS = 3
@@ -25,10 +24,21 @@ const MOST_IN_COLUMN = 12
 /** On a window smaller than this it is closed unless it was opened. */
 const ROOMY = '(min-width: 701px) and (min-height: 601px)'
 
+/** So often it follows the pointer: its numbers cannot be read faster, and writing them takes as long as all else of a frame. */
+const HOVER_MS = 250
+
+interface Parts extends Page {
+  stage: Stage
+  split(): Split
+}
+
 interface Shown {
   info: DeviceInfo
   data: DeviceData
   colouring: Colouring
+  position: number
+  /** The name of the pane it belongs to; null where there is only one. */
+  pane: string | null
 }
 
 export class Legend {
@@ -39,18 +49,20 @@ export class Legend {
   })
   private readonly list = h('ul', { id: 'legend-entries', 'aria-label': 'Colours' })
   private readonly more = h('span', { class: 'soft clip legend-more' })
-  private readonly entries = new Map<number, { item: HTMLElement; button: HTMLButtonElement; numbers: HTMLElement }>()
+  private readonly elements = new Map<number, { item: HTMLElement; button: HTMLButtonElement; numbers: HTMLElement }>()
   private readonly roomy = matchMedia(ROOMY)
   /** As many entries as are seen without scrolling. */
   private room = MOST_IN_COLUMN
   private entriesFor = ''
   private used: { version: number; data: DeviceData; keys: number[] } | null = null
   private drawn = ''
-  private shown: (Shown & { position: number; pane: string | null }) | null = null
+  private shown: Shown | null = null
+  private readonly hover = new Throttle(() => this.show(), HOVER_MS)
 
-  constructor(private readonly store: Store) {
+  constructor(private readonly page: Parts) {
+    const { store } = page
     this.toggle.addEventListener('click', () => store.setOption('legend.open', this.isOpen(store.state) ? 'no' : 'yes'))
-    this.roomy.addEventListener('change', () => this.store.state && this.redraw())
+    this.roomy.addEventListener('change', () => this.redraw())
     new ResizeObserver(() => this.measure()).observe(this.list)
     this.element = h(
       'section',
@@ -60,19 +72,51 @@ export class Legend {
     )
   }
 
-  /**
-   * hover: the position under the pointer, which takes precedence over the state's moment; null: none.
-   * pane: the name of the pane it belongs to; null where there is only one.
-   */
-  render(state: State, shown: Shown | null, hover: number | null, pane: string | null): void {
-    this.element.hidden = !isColoured(state.view) || !shown || shown.data.N === 0
-    if (this.element.hidden || !shown) return
-    const position = hover ?? positionOf(shown.info, state.at)
-    const key = [shown.info.index, position, state.query, this.isOpen(state), pane].join()
-    if (key === this.drawn && this.shown?.colouring === shown.colouring) return
+  /** Of the position under the pointer, which takes precedence over the state's moment. */
+  show(): void {
+    const { client, timeline, stage, split, store } = this.page
+    const { state } = store
+    const scene = timeline.currentScene
+    const colouring = scene?.info.index === state.device ? stage.colouringOf(state, scene) : null
+    const data = scene?.data
+    this.element.hidden = !hasLegend(state, state.view) || !colouring || !data || data.N === 0
+    if (this.element.hidden || !colouring || !data) return
+    const { info } = data
+    const hovered = state.view === 'timeline' ? timeline.hoveredPosition : null
+    const position = hovered ?? positionOf(info, state.at)
+    const pane = split().pane ? `First pane, ${deviceLabel(client.manifest, info)}` : null
+    const key = [info.index, position, state.query, this.isOpen(state), pane].join()
+    if (key === this.drawn && this.shown?.colouring === colouring) return
     this.drawn = key
-    this.shown = { ...shown, position, pane }
-    this.draw(state, shown, position, pane)
+    this.shown = { info, data, colouring, position, pane }
+    this.draw(state, this.shown)
+  }
+
+  /** The pointer may be over another column. */
+  showSoon(): void {
+    this.hover.request()
+  }
+
+  /** Pixels that a view has more than the one on screen, since it has no legend below it. */
+  roomWithout(view: ViewName): number {
+    return hasLegend(this.page.store.state, view) ? 0 : this.element.offsetHeight
+  }
+
+  /** What is on screen. */
+  get entries(): { css: string; text: string }[] {
+    if (this.element.hidden) return []
+    return [...this.element.querySelectorAll('li')].map((item) => ({
+      css: item.querySelector<HTMLElement>('.swatch')?.style.backgroundColor ?? '',
+      text: [...(item.firstElementChild?.children ?? [])]
+        .map((part) => (part.textContent ?? '').replace(/\s+/g, ' ').trim())
+        .filter(Boolean)
+        .join(' '),
+    }))
+  }
+
+  /** Shows what still waits. */
+  flush(): void {
+    this.hover.flush()
   }
 
   /** Every key that occurs, for tests: what the legend would show had it room for all. */
@@ -111,11 +155,11 @@ export class Legend {
 
   private redraw(): void {
     this.drawn = ''
-    if (this.shown) this.render(this.store.state, this.shown, null, this.shown.pane)
+    if (this.shown) this.show()
   }
 
-  private draw(state: State, shown: Shown, position: number, pane: string | null): void {
-    const { data, colouring } = shown
+  private draw(state: State, shown: Shown): void {
+    const { data, colouring, position, pane } = shown
     const total = data.allocated[position]
     const isOpen = this.isOpen(state)
     this.toggle.setAttribute('aria-expanded', String(isOpen))
@@ -143,7 +187,7 @@ export class Legend {
     this.list.classList.toggle('many', used.length > this.room)
     const entriesFor = `${shown.info.index}/${colouring.version}`
     if (entriesFor !== this.entriesFor) {
-      this.entries.clear()
+      this.elements.clear()
       this.entriesFor = entriesFor
     }
     const items = order.map((key) => this.entryOf(key, shown, held, inferred?.[key] ?? 0, total, state.query))
@@ -165,7 +209,7 @@ export class Legend {
   /** The stack with the most bytes of a colour at the shown moment. */
   private stackOf(key: number): number | null {
     const { data, colouring, info } = this.shown!
-    const position = positionOf(info, this.store.state.at)
+    const position = positionOf(info, this.page.store.state.at)
     return dominantStack(stackShares(data, position, (id) => colouring.keys[id] === key))
   }
 
@@ -177,7 +221,7 @@ export class Legend {
     total: number,
     query: string,
   ): HTMLElement {
-    let entry = this.entries.get(key)
+    let entry = this.elements.get(key)
     const keyQuery = colouring.queryOf(key)
     const name = colouring.nameOf(key)
     if (!entry) {
@@ -190,12 +234,12 @@ export class Legend {
         numbers,
       )
       button.addEventListener('click', () => {
-        const isClearing = this.store.state.query === keyQuery
+        const isClearing = this.page.store.state.query === keyQuery
         // Besides the highlight, the stack with the most bytes of it is shown beside the picture.
-        this.store.set({ query: isClearing ? '' : keyQuery!, stack: isClearing ? null : this.stackOf(key) })
+        this.page.store.set({ query: isClearing ? '' : keyQuery!, stack: isClearing ? null : this.stackOf(key) })
       })
       entry = { item: h('li', {}, button), button, numbers }
-      this.entries.set(key, entry)
+      this.elements.set(key, entry)
     }
     const isPressed = keyQuery !== null && query === keyQuery
     const bytes = formatBytes(held.bytes[key])
@@ -223,72 +267,6 @@ function wordsOf(info: DeviceInfo, position: number): string {
 function restOf(count: number, order: readonly number[], held: Held, total: number): string {
   const shown = order.reduce((sum, key) => sum + held.bytes[key], 0)
   return `${formatCount(count)} more with ${formatBytes(total - shown)}`
-}
-
-/** So often it follows the pointer: its numbers cannot be read faster, and writing them takes as long as all else of a frame. */
-const HOVER_MS = 250
-
-interface Page {
-  client: DataClient
-  store: Store
-  timeline: TimelineView
-  stage: Stage
-  split(): Split
-}
-
-export class LegendHost {
-  readonly element: HTMLElement
-  private readonly legend: Legend
-  private readonly hover = new Throttle(() => this.show(), HOVER_MS)
-
-  constructor(private readonly page: Page) {
-    this.legend = new Legend(page.store)
-    this.element = this.legend.element
-  }
-
-  show(): void {
-    const { client, timeline, stage, split } = this.page
-    const { state } = this.page.store
-    const { view } = state
-    const scene = timeline.currentScene
-    const colouring = scene?.info.index === state.device ? stage.colouringOf(state, scene) : null
-    const shown =
-      hasLegend(state, view) && scene?.data && colouring ? { info: scene.info, data: scene.data, colouring } : null
-    const info = client.devices[state.device]
-    const name = split().pane && info ? `First pane, ${deviceLabel(client.manifest, info)}` : null
-    this.legend.render(state, shown, view === 'timeline' ? timeline.hoveredPosition : null, name)
-  }
-
-  /** The pointer may be over another column. */
-  showSoon(): void {
-    this.hover.request()
-  }
-
-  /** Pixels that a view has more than the one on screen, since it has no legend below it. */
-  roomWithout(view: ViewName): number {
-    return hasLegend(this.page.store.state, view) ? 0 : this.element.offsetHeight
-  }
-
-  debug(): unknown {
-    return this.legend.debug()
-  }
-
-  /** What is on screen. */
-  get entries(): { css: string; text: string }[] {
-    if (this.element.hidden) return []
-    return [...this.element.querySelectorAll('li')].map((item) => ({
-      css: item.querySelector<HTMLElement>('.swatch')?.style.backgroundColor ?? '',
-      text: [...(item.firstElementChild?.children ?? [])]
-        .map((part) => (part.textContent ?? '').replace(/\s+/g, ' ').trim())
-        .filter(Boolean)
-        .join(' '),
-    }))
-  }
-
-  /** Shows what still waits. */
-  flush(): void {
-    this.hover.flush()
-  }
 }
 
 function hasLegend({ colour }: State, view: ViewName): boolean {

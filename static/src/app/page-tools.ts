@@ -4,35 +4,29 @@ import { deviceName } from '../ui/devices'
 import { button } from '../ui/controls'
 import { copyButton, h } from '../ui/dom'
 import { download, fileName } from '../ui/download'
-import type { State, Store } from '../ui/state'
+import type { State } from '../ui/state'
 import { describeWindow } from '../views/shared/describe'
 import type { TimelineView } from '../views/timeline/timeline-view'
-import type { DataClient } from '../worker/data-client'
 import { Bookmarks } from './bookmarks'
 import type { JobHost } from './job-host'
 import type { Fixes } from './fixes'
 import { HAS_LINKS } from './hash'
-import type { LegendHost } from './legend'
+import type { Legend } from './legend'
+import type { Page } from './page'
 import type { Split } from './split'
 import type { Stage } from './stage'
 import type { Story } from './story'
 import { ticketText, verdictText } from './verdict'
 
-interface Parts {
-  client: DataClient
-  store: Store
+interface Parts extends Page {
   /** The state of a report that was just opened. */
   start: State
-  timeline: TimelineView
   stage: Stage
   job: JobHost
   split(): Split
   fixes: Fixes
-  legend: LegendHost
+  legend: Legend
   story: Story
-  saved(text: string): void
-  /** Says what went wrong. */
-  tell(text: string): void
 }
 
 export class PageTools {

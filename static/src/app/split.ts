@@ -12,16 +12,12 @@ import { TimelineView } from '../views/timeline/timeline-view'
 import type { ViewParts } from '../views/view'
 import type { DataClient } from '../worker/data-client'
 import { DetailsPanel } from './details'
+import type { Page } from './page'
 import { Stage } from './stage'
 
 /** The first pane, and what both need of the page. */
-interface Page {
-  client: DataClient
-  store: Store
-  timeline: TimelineView
+interface Parts extends Page {
   stage: Stage
-  announce(text: string): void
-  tell(text: string): void
   /** Something has to be shown again. */
   changed(): void
 }
@@ -33,7 +29,7 @@ export class Split {
 
   /** panes: the parent of both; workspace: the parent of the details. */
   constructor(
-    private readonly page: Page,
+    private readonly page: Parts,
     private readonly panes: HTMLElement,
     private readonly workspace: HTMLElement,
   ) {}
@@ -166,7 +162,7 @@ export class SecondPane {
   private follows = false
 
   constructor(
-    private readonly page: Page,
+    private readonly page: Parts,
     second: Second,
   ) {
     const { client, store } = page

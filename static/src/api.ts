@@ -112,14 +112,14 @@ export function installApi(target: { snapreport?: PublicApi }, opening: Promise<
       const index = indexOf(client, device)
       const mask = without ? await maskOf(client, index, without) : null
       const question = { settings, without: mask, memory: memory ?? null, fromRecorded: start === 'recorded' }
-      return client.whatIf(index, question).answer
+      return client.replayed('whatIf', index, question).answer
     },
     async leastMemory(device, { settings = '', without } = {}) {
       const { client } = await opened
       const index = indexOf(client, device)
       const mask = without ? await maskOf(client, index, without) : null
       const peakAllocated = mask ? peakWithout(await client.device(index), mask) : client.devices[index].peak_bytes
-      return client.leastMemory(index, { settings, without: mask, peakAllocated }).answer
+      return client.replayed('leastMemory', index, { settings, without: mask, peakAllocated }).answer
     },
     drawn: () => now().controller.drawn(),
     testContextLoss: () => now().controller.testContextLoss(),

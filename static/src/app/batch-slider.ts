@@ -76,7 +76,7 @@ export class BatchSlider {
       const most = atBatch(data, left, factor, growth, false)
       const least = atBatch(data, left, factor, growth, true)
       const question = { ...most, settings: options[SETTINGS] ?? '', memory: null }
-      const { unlimited } = await this.page.client.change(device, question).answer
+      const { unlimited } = await this.page.client.replayed('change', device, question).answer
       if (this.charted !== key) return
       this.points.push({
         factor,

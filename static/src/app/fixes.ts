@@ -170,7 +170,7 @@ export class Fixes {
     const usable = CARDS.find(({ name }) => name === options[CARD])?.usable ?? null
     const question = { settings: options[SETTINGS] ?? '', size, requests, memory: usable }
     const { applied } = this
-    const request = client.change(device, question)
+    const request = client.replayed('change', device, question)
     this.request = request
     request.answer.then(
       (answer) => {
@@ -204,7 +204,7 @@ export class Fixes {
       if (Number(device) !== scene.info.index || chip.querySelector('.fits')) continue
       const remedies = this.offers.remedies({ [ON]: rule! }, scene)
       const question = { ...this.offers.left(scene, remedies), settings: '', memory: null }
-      const { unlimited } = await client.change(scene.info.index, question).answer
+      const { unlimited } = await client.replayed('change', scene.info.index, question).answer
       if (!unlimited) return
       const text = ` · ${fitText(unlimited.peakReserved)}`
       ;(chip.querySelector('.remedy') ?? chip).append(h('span', { class: 'fits' }, text))

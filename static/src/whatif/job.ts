@@ -89,6 +89,16 @@ export interface MinimumQuestion {
   peakAllocated: number
 }
 
+/** What can be asked of a trace. */
+export interface Replays {
+  /** Under other settings of the allocator. */
+  whatIf: { question: WhatIfQuestion; answer: WhatIfAnswer }
+  /** With other sizes and settings together. */
+  change: { question: ChangeQuestion; answer: ChangeAnswer }
+  /** The minimum memory on which it runs, for a trace that replays exactly. */
+  leastMemory: { question: MinimumQuestion; answer: Minimum[] }
+}
+
 /** Replays by placement of new segments, and the peak at the lower end of a capacity that is a range; null: it fails. */
 interface Spread {
   placed: readonly Outcome[]
@@ -208,7 +218,12 @@ function limitsOf(trace: Trace, fromRecorded: boolean, isRange: boolean): string
 }
 
 /** The minimum memory under the settings, and under expandable segments where the settings have none. */
-export function* answerMinimum(trace: Trace, check: Check, question: MinimumQuestion): Generator<number, Minimum[]> {
+export function* answerMinimum(
+  trace: Trace,
+  check: Check | null,
+  question: MinimumQuestion,
+): Generator<number, Minimum[]> {
+  if (!check?.exact) throw new Error('a trace is replayed under its own settings first')
   const chosen = readings(question.settings, check.settings)
   const searched = chosen.map(([name, settings]): [AllocatorSettings, string] => [settings, name || OWN])
   for (const [name, settings] of chosen)

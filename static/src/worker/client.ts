@@ -9,14 +9,12 @@ import { complete, setTimes } from '../data/on-demand'
 import { readSource, type SourceLines } from '../data/source-links'
 import { readStacks } from '../data/stacks'
 import { tileName } from '../layout/grid'
-import type { Check } from '../whatif/check'
-import type { ChangeAnswer, ChangeQuestion, MinimumQuestion, WhatIfAnswer, WhatIfQuestion } from '../whatif/job'
-import type { Minimum } from '../whatif/minimum'
-import { type Trace, traceOf } from '../whatif/trace'
+import type { Replays } from '../whatif/job'
+import { traceOf } from '../whatif/trace'
 import type { DataClient, OnProgress, ReplayRequest } from './data-client'
 import { MAIN } from './engine'
 import { type Link, openLink } from './link'
-import { type RequestKind, type Requests, TileCancelled, type ToWorker } from './protocol'
+import { type CheckedTrace, type RequestKind, type Requests, TileCancelled, type ToWorker } from './protocol'
 
 /** The blobs of the document: their names, and the text of each. */
 export interface BlobTexts {
@@ -103,7 +101,7 @@ class LinkedClient implements DataClient {
   private readonly timesPending = new Map<number, Promise<void>>()
   private readonly replaysPending = new Map<number, Promise<Replay>>()
   private readonly tilesPending = new Map<string, { id: number; mesh: Promise<TileMesh> }>()
-  private readonly traces = new Map<number, { trace: Trace; check: Check | null }>()
+  private readonly traces = new Map<number, CheckedTrace>()
   private stacksRead: Stacks | undefined
   private stacksPending: Promise<Stacks> | undefined
   private sourcePending: Promise<SourceLines | null> | undefined
@@ -170,58 +168,24 @@ class LinkedClient implements DataClient {
     return this.requests.ask('largestFree', { device: index, places: placesOf(await this.device(index)) }).reply
   }
 
-  whatIf(index: number, question: WhatIfQuestion, onProgress?: OnProgress): ReplayRequest<WhatIfAnswer> {
-    return this.checked('whatIf', index, question, onProgress)
-  }
-
-  change(index: number, question: ChangeQuestion, onProgress?: OnProgress): ReplayRequest<ChangeAnswer> {
-    return this.checked('change', index, question, onProgress)
-  }
-
-  /** A replay that checks the trace first, unless another one has. */
-  private checked<K extends 'whatIf' | 'change'>(
+  replayed<K extends keyof Replays>(
     kind: K,
     index: number,
-    question: Requests[K]['argument']['question'],
-    onProgress?: OnProgress,
-  ): ReplayRequest<Requests[K]['reply']> {
-    return this.replayed(
-      kind,
-      index,
-      ({ trace, check }) => ({ trace, check, question }) as Requests[K]['argument'],
-      onProgress,
-      ({ check }) => {
-        this.traces.get(index)!.check = check
-      },
-    )
-  }
-
-  leastMemory(index: number, question: MinimumQuestion, onProgress?: OnProgress): ReplayRequest<Minimum[]> {
-    const argument = ({ trace, check }: { trace: Trace; check: Check | null }) => {
-      if (!check?.exact) throw new Error('a trace is replayed under its own settings first')
-      return { trace, check, question }
-    }
-    return this.replayed('leastMemory', index, argument, onProgress)
-  }
-
-  private replayed<K extends 'whatIf' | 'change' | 'leastMemory'>(
-    kind: K,
-    index: number,
-    argument: (known: { trace: Trace; check: Check | null }) => Requests[K]['argument'],
+    question: Replays[K]['question'],
     onProgress: OnProgress = () => {},
-    onReply: (reply: Requests[K]['reply']) => void = () => {},
-  ): ReplayRequest<Requests[K]['reply']> {
+  ): ReplayRequest<Replays[K]['answer']> {
     let cancel = (): void => {}
     let isCancelled = false
     const answer = (async () => {
       const known = await this.traceOf(index)
       if (isCancelled) throw new TileCancelled()
       const requests = (this.replays ??= this.openReplays())
-      const { id, reply } = requests.ask(kind, argument(known))
+      const { id, reply } = requests.ask(kind, { ...known, question } as Requests[K]['argument'])
       requests.onProgress(id, onProgress)
       cancel = () => requests.cancel(id)
-      const value = await reply
-      onReply(value)
+      const value = (await reply) as Replays[K]['answer']
+      // The others need not check the trace again.
+      if ('check' in value) known.check = value.check
       return value
     })()
     return {
@@ -233,7 +197,7 @@ class LinkedClient implements DataClient {
     }
   }
 
-  private async traceOf(index: number): Promise<{ trace: Trace; check: Check | null }> {
+  private async traceOf(index: number): Promise<CheckedTrace> {
     let known = this.traces.get(index)
     if (!known) {
       const replay = await this.replay(index)

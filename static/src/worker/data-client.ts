@@ -6,8 +6,7 @@ import type { BandKeys, DeviceData, DeviceInfo, Manifest, Stacks, TileKey, TileM
 import type { SourceLines } from '../data/source-links'
 import { parse } from '../search/grammar'
 import { evaluateQuery } from '../search/matches'
-import type { ChangeAnswer, ChangeQuestion, MinimumQuestion, WhatIfAnswer, WhatIfQuestion } from '../whatif/job'
-import type { Minimum } from '../whatif/minimum'
+import type { Replays } from '../whatif/job'
 
 /** How the page requests data. Devices are named by DeviceInfo.index. */
 export interface DataClient {
@@ -31,12 +30,13 @@ export interface DataClient {
   replay(index: number): Promise<Replay>
   /** Bytes of the largest contiguous free range at every position (length P), computed in the worker on each call. */
   largestFree(index: number): Promise<Float64Array>
-  /** A device's trace under other settings of the allocator; `onProgress` gets the progress, 0 to 1. */
-  whatIf(index: number, question: WhatIfQuestion, onProgress?: OnProgress): ReplayRequest<WhatIfAnswer>
-  /** A device's trace with other sizes and settings together. */
-  change(index: number, question: ChangeQuestion, onProgress?: OnProgress): ReplayRequest<ChangeAnswer>
-  /** The minimum memory on which a device's trace runs, for a trace that `whatIf` found to replay exactly. */
-  leastMemory(index: number, question: MinimumQuestion, onProgress?: OnProgress): ReplayRequest<Minimum[]>
+  /** A device's trace replayed in a worker of its own; `onProgress` gets the progress, 0 to 1. */
+  replayed<K extends keyof Replays>(
+    kind: K,
+    index: number,
+    question: Replays[K]['question'],
+    onProgress?: OnProgress,
+  ): ReplayRequest<Replays[K]['answer']>
   /** Latest request first. Rejects with TileCancelled after cancel(key). */
   tile(key: TileKey): Promise<TileMesh>
   cancel(key: TileKey): void

@@ -4,9 +4,12 @@
 
 import { BlobStore } from '../data/blobs'
 import type { TileKey } from '../data/model'
+import type { Check } from '../whatif/check'
 import { answerChange, answerMinimum, answerWhatIf } from '../whatif/job'
+import type { Trace } from '../whatif/trace'
 import { Engine } from './engine'
 import {
+  type CheckedTrace,
   type FromWorker,
   outgoingDevice,
   outgoingTimes,
@@ -86,11 +89,16 @@ export class JobList {
   }
 
   /** Replays in slices, with a check for messages between two: a million events take seconds. */
-  private async inSlices<T>(job: Job, work: Generator<number, T>): Promise<T> {
+  private async inSlices<Q>(
+    job: Job,
+    answer: (trace: Trace, check: Check | null, question: Q) => Generator<number, unknown>,
+  ): Promise<{ value: unknown; transfer: ArrayBuffer[] }> {
+    const { trace, check, question } = job.argument as CheckedTrace & { question: Q }
+    const work = answer(trace, check, question)
     let reported = -1
     for (;;) {
       const step = work.next()
-      if (step.done) return step.value
+      if (step.done) return { value: step.value, transfer: [] }
       const share = Math.floor(step.value * 200) / 200
       if (share !== reported) this.send({ type: 'progress', id: job.id, share: (reported = share) }, [])
       await turn()
@@ -114,18 +122,12 @@ export class JobList {
         const value = await this.engine.largestFree(job.argument as Requests['largestFree']['argument'])
         return { value, transfer: [value.buffer as ArrayBuffer] }
       }
-      case 'whatIf': {
-        const { trace, check, question } = job.argument as Requests['whatIf']['argument']
-        return { value: await this.inSlices(job, answerWhatIf(trace, check, question)), transfer: [] }
-      }
-      case 'change': {
-        const { trace, check, question } = job.argument as Requests['change']['argument']
-        return { value: await this.inSlices(job, answerChange(trace, check, question)), transfer: [] }
-      }
-      case 'leastMemory': {
-        const { trace, check, question } = job.argument as Requests['leastMemory']['argument']
-        return { value: await this.inSlices(job, answerMinimum(trace, check, question)), transfer: [] }
-      }
+      case 'whatIf':
+        return this.inSlices(job, answerWhatIf)
+      case 'change':
+        return this.inSlices(job, answerChange)
+      case 'leastMemory':
+        return this.inSlices(job, answerMinimum)
       case 'code':
         return { value: await this.engine.code(job.argument as string), transfer: [] }
       case 'isIntact':

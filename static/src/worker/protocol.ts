@@ -4,11 +4,21 @@ import type { Places, Replayed } from '../allocator/replay'
 import type { DeviceColumns } from '../data/device'
 import type { BandKeys, Manifest, TileKey, TileMesh, Times } from '../data/model'
 import type { Check } from '../whatif/check'
-import type { ChangeAnswer, ChangeQuestion, MinimumQuestion, WhatIfAnswer, WhatIfQuestion } from '../whatif/job'
-import type { Minimum } from '../whatif/minimum'
+import type { Replays } from '../whatif/job'
 import type { Trace } from '../whatif/trace'
 
-export interface Requests {
+/** A trace, and its check where a replay has made it. */
+export interface CheckedTrace {
+  trace: Trace
+  check: Check | null
+}
+
+/** Replays report their progress, and can be cancelled while they run. */
+type ReplayRequests = {
+  [K in keyof Replays]: { argument: CheckedTrace & { question: Replays[K]['question'] }; reply: Replays[K]['answer'] }
+}
+
+export interface Requests extends ReplayRequests {
   manifest: { argument: null; reply: Manifest }
   /** A small device includes its times; undefined: they have to be requested. */
   device: { argument: number; reply: { columns: DeviceColumns; timeUs: Times | null | undefined } }
@@ -18,12 +28,6 @@ export interface Requests {
   replay: { argument: { device: number; places: Places }; reply: Replayed }
   /** Bytes of the largest contiguous free range by position (length P), for which the device is replayed again. */
   largestFree: { argument: Requests['replay']['argument']; reply: Float64Array }
-  /** A trace replayed under other settings. It reports progress, and can be cancelled while it runs. */
-  whatIf: { argument: { trace: Trace; check: Check | null; question: WhatIfQuestion }; reply: WhatIfAnswer }
-  /** A trace replayed with other sizes. It reports progress, and can be cancelled, too. */
-  change: { argument: { trace: Trace; check: Check | null; question: ChangeQuestion }; reply: ChangeAnswer }
-  /** The minimum memory on which the trace runs. It reports progress and can be cancelled, too. */
-  leastMemory: { argument: { trace: Trace; check: Check; question: MinimumQuestion }; reply: Minimum[] }
   /** Bytes of a section's blob after brotli, for the page to read columns from itself. */
   bytes: { argument: string; reply: Uint8Array }
   /** Text of a blob with code. */

@@ -215,7 +215,7 @@ export class WhatIfPanel {
       this.peak = mask?.includes(1) ? peakWithout(device.data, mask) : null
       if (mask) this.note.textContent = `${this.peakWords()}Replaying the trace…`
       const question = { settings, without: mask, memory: gib > 0 ? gib * 2 ** 30 : null, fromRecorded }
-      const request = parts.client.whatIf(device.info.index, question, this.onProgress)
+      const request = parts.client.replayed('whatIf', device.info.index, question, this.onProgress)
       this.request = request
       const answer = await request.answer
       if (turn !== this.turn) return
@@ -253,7 +253,7 @@ export class WhatIfPanel {
         without: this.mask,
         peakAllocated: this.peak ?? device.info.peak_bytes,
       }
-      const request = parts.client.leastMemory(device.info.index, question, this.onProgress)
+      const request = parts.client.replayed('leastMemory', device.info.index, question, this.onProgress)
       this.request = request
       const found = await request.answer
       if (turn !== this.turn) return

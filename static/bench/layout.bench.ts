@@ -4,6 +4,7 @@ import { lifetimes, allocatedCurve } from '../src/data/device'
 import type { TileKey } from '../src/data/model'
 import { gridOf, tileCount } from '../src/layout/grid'
 import { offsetOf, path, pick } from '../src/layout/pick'
+import { eventSamples } from '../src/layout/sampling'
 import { layOutTile } from '../src/layout/tile'
 import { encodeBlob } from '../test/encode'
 import { random, randomDevice, trainingDevice } from '../test/trace'
@@ -43,8 +44,6 @@ for (const axis of ['event', 'time'] as const) {
         yLevel,
         'quads',
         mesh.quads,
-        'coarsened',
-        mesh.coarsened,
         first.toFixed(1),
         Math.min(...times).toFixed(1),
         'ms',
@@ -55,7 +54,7 @@ for (const axis of ['event', 'time'] as const) {
 const r = random(3)
 const picks = Array.from({ length: 50 }, () => timed(() => pick(d, Math.floor(r() * d.P), r() * d.info.peak_bytes))[1])
 const offsets = Array.from({ length: 50 }, () => timed(() => offsetOf(d, d.N - 10, d.P - 1))[1])
-const samples = layOutTile(source, { device: 0, axis: 'event', level: 0, tile: 0, yLevel: 0, yTile: 0 }).samples
+const samples = eventSamples(d.allocated, gridOf(d, 'event'), 0, 0).s
 const paths = Array.from({ length: 10 }, () => timed(() => path(d, Math.floor(d.N / 2), samples))[1])
 console.log(
   'pick',

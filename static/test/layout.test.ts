@@ -1,10 +1,10 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import type { DeviceData, TileKey } from '../src/data/model'
+import type { DeviceData, TileKey, TileMesh } from '../src/data/model'
 import { columnWidth, COLUMNS, gridOf, rowHeight, ROWS, tileCount } from '../src/layout/grid'
 import { offsetOf, path, pick } from '../src/layout/pick'
 import { layOutTile } from '../src/layout/tile'
-import { liveIds, oracleSpans, spansOf, tileSamples } from './oracle'
+import { liveIds, type OracleSpan, oracleSpans, spansOf, tileSamples } from './oracle'
 import { random, randomDevice, tileSource, type TraceShape } from './trace'
 
 const SHAPES: TraceShape[] = [
@@ -85,6 +85,24 @@ test("every column's spans sum to what is allocated there, and its sample is the
   }
 })
 
+/** What quads stand for, of the spans at a tolerance: the span of each quad; undefined for one that has none. */
+function spansOfQuads(
+  d: DeviceData,
+  key: TileKey,
+  tolerance: number,
+): (quad: number, mesh: TileMesh) => OracleSpan | undefined {
+  const ofRep = new Map<number, OracleSpan[]>()
+  for (const span of spansOf(d, tileSamples(d, key).s, tolerance))
+    ofRep.set(span.rep, [...(ofRep.get(span.rep) ?? []), span])
+  const width = columnWidth(gridOf(d, key.axis), key.level)
+  return (quad, { rects, rep, stack }) => {
+    const [from, to] = [rects[4 * quad] / width, rects[4 * quad + 1] / width]
+    return ofRep
+      .get(rep[quad])
+      ?.find((span) => span.first <= from && to <= span.first + span.length && span.stack === stack[quad])
+  }
+}
+
 test('a mesh lies where the spans do, to half a row', () => {
   for (const d of DEVICES) {
     for (const key of tiles(d)) {
@@ -93,21 +111,25 @@ test('a mesh lies where the spans do, to half a row', () => {
       const grid = gridOf(d, key.axis)
       const row = rowHeight(grid, key.yLevel)
       const width = columnWidth(grid, key.level)
-      assert.equal(mesh.coarsened, 0)
-      const covered = new Float64Array(mesh.samples.length)
+      const { s, exact } = tileSamples(d, key)
+      assert.equal(mesh.exact, exact)
+      const spanOf = spansOfQuads(d, key, row)
+      const covered = new Float64Array(s.length)
       for (let q = 0; q < mesh.quads; q++) {
         const [xa, xb, ya, yb] = mesh.rects.subarray(4 * q, 4 * q + 4)
         const id = mesh.rep[q]
+        const span = spanOf(q, mesh)
+        assert.ok(span, `quad ${q} is part of no span`)
         let low = Infinity
         let high = -Infinity
         for (let c = xa / width; c < xb / width; c++) {
-          covered[c] += mesh.bytes[q]
-          if (mesh.count[q] > 1) continue
-          const offset = offsetOf(d, id, mesh.samples[c]) - mesh.y0
+          covered[c] += span.bytes
+          if (span.members > 1) continue
+          const offset = offsetOf(d, id, s[c])
           low = Math.min(low, offset)
           high = Math.max(high, offset)
         }
-        if (mesh.count[q] > 1) continue
+        if (span.members > 1) continue
         // A lone allocation's piece reaches from where it lies lowest to where it lies highest, so that no slit is left,
         // and the two are within a row of each other.
         const error = (y: number): number => Math.max(1, Math.abs(y)) * 2 ** -22
@@ -116,8 +138,7 @@ test('a mesh lies where the spans do, to half a row', () => {
         assert.ok(Math.abs(yb - Math.min(top, 2 * mesh.ySpan)) <= 2 * error(top), `${yb} ${top}`)
         assert.ok(high - low <= row + error(high), `${high} ${low}`)
       }
-      if (key.yLevel === 0)
-        for (let c = 0; c < covered.length; c++) assert.equal(covered[c], d.allocated[mesh.samples[c]])
+      if (key.yLevel === 0) for (let c = 0; c < covered.length; c++) assert.equal(covered[c], d.allocated[s[c]])
     }
   }
 })
@@ -131,7 +152,7 @@ test('y tiles together hold what the whole height holds', () => {
     const { s } = tileSamples(d, { ...key, yTile: 0 })
     for (let yTile = 0; yTile < 2 ** yLevel; yTile++) {
       const mesh = layOutTile(tileSource(d), { ...key, yTile })
-      assert.equal(mesh.y0, yTile * ROWS * rowHeight(grid, yLevel))
+      assert.equal(mesh.ySpan, ROWS * rowHeight(grid, yLevel))
       for (let q = 0; q < mesh.quads; q++) {
         seen.add(mesh.rep[q])
         assert.ok(mesh.rects[4 * q + 2] < mesh.ySpan && mesh.rects[4 * q + 3] > 0)
@@ -146,15 +167,29 @@ test('y tiles together hold what the whole height holds', () => {
   }
 })
 
-test('a tile with too many quads is coarsened, says so, and keeps every byte', () => {
+test('a tile with too many quads is coarsened and keeps every byte', () => {
   const d = randomDevice({ events: 20000, older: 10, stacks: 9, alloc: 0.51, size: (r) => Math.ceil(r() * 4096) }, 5)
-  const mesh = layOutTile(tileSource(d), { device: 0, axis: 'event', level: 0, tile: 0, yLevel: 0, yTile: 0 }, 3000)
-  assert.ok(mesh.quads <= 3000 && mesh.coarsened > 0)
-  const covered = new Float64Array(mesh.samples.length)
+  const key: TileKey = { device: 0, axis: 'event', level: 0, tile: 0, yLevel: 0, yTile: 0 }
+  assert.ok(layOutTile(tileSource(d), key).quads > 3000)
+  const mesh = layOutTile(tileSource(d), key, 3000)
+  assert.ok(mesh.quads <= 3000)
+  const { s } = tileSamples(d, key)
   const width = mesh.xSpan / COLUMNS
-  for (let q = 0; q < mesh.quads; q++)
-    for (let c = mesh.rects[4 * q] / width; c < mesh.rects[4 * q + 1] / width; c++) covered[c] += mesh.bytes[q]
-  for (let c = 0; c < covered.length; c++) assert.equal(covered[c], d.allocated[mesh.samples[c]])
+  // It is the layout of some tolerance, in which its quads cover what is allocated at each sample.
+  const isOf = (tolerance: number): boolean => {
+    const spanOf = spansOfQuads(d, key, tolerance)
+    const covered = new Float64Array(s.length)
+    for (let q = 0; q < mesh.quads; q++) {
+      const bytes = spanOf(q, mesh)?.bytes ?? NaN
+      for (let c = mesh.rects[4 * q] / width; c < mesh.rects[4 * q + 1] / width; c++) covered[c] += bytes
+    }
+    return covered.every((bytes, c) => bytes === d.allocated[s[c]])
+  }
+  const row = rowHeight(gridOf(d, 'event'), 0)
+  assert.deepEqual(
+    [0, 1, 2, 3, 4, 5, 6, 7, 8].filter((doublings) => isOf(row * 2 ** doublings)).map((doublings) => doublings > 0),
+    [true],
+  )
 })
 
 test('pick, offsetOf and path agree with counting', () => {

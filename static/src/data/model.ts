@@ -184,20 +184,16 @@ export interface BandKeys {
 
 /** One tile as rectangles, ready for a vertex buffer. Quads are in stacking order within a column, bottom first. */
 export interface TileMesh {
-  key: TileKey
   /** Every column stands for one position. */
   exact: boolean
-  /** Quads that stand for more than one allocation. */
-  merged: number
-  /** Doublings of the row tolerance that were needed to stay under the limit of quads; 0 as a rule. */
-  coarsened: number
-  /** Origin in axis units and bytes; float32 alone is exact only to 16 MiB. */
-  x0: number
-  y0: number
+  /** In axis units and bytes. */
   xSpan: number
   ySpan: number
   quads: number
-  /** 4 per quad: xa, xb, ya, yb relative to the origin, in axis units and bytes. y is clamped to one ySpan outside the tile. */
+  /**
+   * 4 per quad: xa, xb, ya, yb relative to the tile's origin, in axis units and bytes: float32 alone is exact only to 16 MiB.
+   * y is clamped to one ySpan outside the tile.
+   */
   rects: Float32Array
   /** Allocation that stands for the quad. */
   rep: Int32Array
@@ -205,11 +201,4 @@ export interface TileMesh {
   stack: Int32Array
   /** BandKeys.version of the keys in `stack`. */
   version: number
-  category: Uint8Array
-  /** Allocations in the quad. */
-  count: Int32Array
-  /** Exact bytes of the quad: its height. */
-  bytes: Float64Array
-  /** Position that each column shows. */
-  samples: Int32Array
 }

@@ -76,11 +76,11 @@ export function maxYLevel(grid: Grid): number {
   return Math.max(0, Math.ceil(Math.log2(grid.tolerance)) + 1)
 }
 
-/** Where a tile lies in view space. */
-export function tileRect(grid: Grid, key: TileKey): { x0: number; y0: number; xSpan: number; ySpan: number } {
+/** How large a tile is in view space, and at which byte it begins. */
+export function tileRect(grid: Grid, key: TileKey): { y0: number; xSpan: number; ySpan: number } {
   const xSpan = COLUMNS * columnWidth(grid, key.level)
   const ySpan = ROWS * rowHeight(grid, key.yLevel)
-  return { x0: key.tile * xSpan + grid.origin, y0: key.yTile * ySpan, xSpan, ySpan }
+  return { y0: key.yTile * ySpan, xSpan, ySpan }
 }
 
 /** One string per tile, for maps. */

@@ -59,7 +59,6 @@ export interface Lifetimes {
   end: Int32Array
   size: Float64Array
   stack: Uint32Array
-  category: Uint8Array
   /** bytes by position */
   allocated: Float64Array
   /** Absent: bands are named by their stacks. */

@@ -44,7 +44,7 @@ export function layOutTile(source: TileSource, key: TileKey, maxQuads = MAX_QUAD
     const limit = coarsened < MAX_COARSENED ? maxQuads : Infinity
     const mesher = new Mesher(grid, key, { columns: samples.s.length, cut: tolerance / 2, maxQuads: limit })
     const done = layOut(source, visible, tolerance, mesher, mesher)
-    if (!mesher.full) return mesher.mesh(source.category, samples, coarsened, source.bandKeys?.version)
+    if (!mesher.full) return mesher.mesh(samples.exact, source.bandKeys?.version)
     coarsened = coarser(coarsened, visible.count / Math.max(1, done))
   }
 }
@@ -71,7 +71,6 @@ class Mesher implements SpanSink, Band {
   readonly y0: number
   /** A quad did not fit: the mesh must not be used. */
   full = false
-  private readonly x0: number
   private readonly xSpan: number
   private readonly ySpan: number
   private readonly top: number
@@ -86,16 +85,9 @@ class Mesher implements SpanSink, Band {
   private rects: Float32Array
   private rep: Int32Array
   private stack: Int32Array
-  private count: Int32Array
-  private bytes: Float64Array
 
-  constructor(
-    grid: Grid,
-    private readonly key: TileKey,
-    { columns, cut, maxQuads }: MeshOptions,
-  ) {
-    const { x0, y0, xSpan, ySpan } = tileRect(grid, key)
-    this.x0 = x0
+  constructor(grid: Grid, key: TileKey, { columns, cut, maxQuads }: MeshOptions) {
+    const { y0, xSpan, ySpan } = tileRect(grid, key)
     this.y0 = y0
     this.xSpan = xSpan
     this.ySpan = ySpan
@@ -108,8 +100,6 @@ class Mesher implements SpanSink, Band {
     this.rects = new Float32Array(4 * capacity)
     this.rep = new Int32Array(capacity)
     this.stack = new Int32Array(capacity)
-    this.count = new Int32Array(capacity)
-    this.bytes = new Float64Array(capacity)
   }
 
   under(c0: number, c1: number, bytes: number): void {
@@ -123,7 +113,7 @@ class Mesher implements SpanSink, Band {
     return this.base[column] >= this.top
   }
 
-  add(first: number, length: number, rep: number, stack: number, members: number, bytes: number): void {
+  add(first: number, length: number, rep: number, stack: number, _members: number, bytes: number): void {
     if (bytes === 0) return // counted, but there is nothing to draw
     if (this.steps) this.settle()
     const { base, cut, y0, top } = this
@@ -137,56 +127,33 @@ class Mesher implements SpanSink, Band {
     for (let c = first; c < end; c++) {
       const here = base[c]
       if (here - level > cut || level - here > cut) {
-        if (low < top && high + bytes > y0) this.quad(from, c, low, high + bytes, rep, stack, members, bytes)
+        if (low < top && high + bytes > y0) this.quad(from, c, low, high + bytes, rep, stack)
         from = c
         level = low = high = here
       } else if (here < low) low = here
       else if (here > high) high = here
       base[c] = here + bytes
     }
-    if (low < top && high + bytes > y0) this.quad(from, end, low, high + bytes, rep, stack, members, bytes)
+    if (low < top && high + bytes > y0) this.quad(from, end, low, high + bytes, rep, stack)
   }
 
   /** The mesh. version: of the keys that the spans are named by. */
-  mesh(category: Uint8Array, samples: Samples, coarsened: number, version = 0): TileMesh {
-    const { quads, key, x0, y0, xSpan, ySpan } = this
-    const mesh: TileMesh = {
-      key,
-      exact: samples.exact,
-      merged: 0,
-      coarsened,
+  mesh(exact: boolean, version = 0): TileMesh {
+    const { quads, xSpan, ySpan } = this
+    return {
+      exact,
       version,
-      x0,
-      y0,
       xSpan,
       ySpan,
       quads,
       rects: this.rects.slice(0, 4 * quads),
       rep: this.rep.slice(0, quads),
       stack: this.stack.slice(0, quads),
-      category: new Uint8Array(quads),
-      count: this.count.slice(0, quads),
-      bytes: this.bytes.slice(0, quads),
-      samples: samples.s,
     }
-    for (let q = 0; q < quads; q++) {
-      mesh.category[q] = category[mesh.rep[q]]
-      if (mesh.count[q] > 1) mesh.merged++
-    }
-    return mesh
   }
 
   /** y is kept within one tile height of the tile, so that float32 stays sharp where it is seen. */
-  private quad(
-    from: number,
-    end: number,
-    low: number,
-    high: number,
-    rep: number,
-    stack: number,
-    members: number,
-    bytes: number,
-  ): void {
+  private quad(from: number, end: number, low: number, high: number, rep: number, stack: number): void {
     const q = this.quads
     if (q === this.maxQuads) {
       this.full = true
@@ -200,8 +167,6 @@ class Mesher implements SpanSink, Band {
     rects[4 * q + 3] = Math.min(2 * ySpan, high - y0)
     this.rep[q] = rep
     this.stack[q] = stack
-    this.count[q] = members
-    this.bytes[q] = bytes
     this.quads = q + 1
   }
 
@@ -213,7 +178,7 @@ class Mesher implements SpanSink, Band {
   }
 
   private grow(): void {
-    const longer = <T extends Float32Array | Float64Array | Int32Array>(old: T): T => {
+    const longer = <T extends Float32Array | Int32Array>(old: T): T => {
       const array = new (old.constructor as new (length: number) => T)(old.length * 2)
       array.set(old)
       return array
@@ -221,7 +186,5 @@ class Mesher implements SpanSink, Band {
     this.rects = longer(this.rects)
     this.rep = longer(this.rep)
     this.stack = longer(this.stack)
-    this.count = longer(this.count)
-    this.bytes = longer(this.bytes)
   }
 }

@@ -73,8 +73,8 @@ export class Engine {
     if (!blob) throw new Error(`the report holds no section ${info.section}`)
     const columns = readDevice(info, blob)
     if (!this.sources.has(index)) {
-      const { start, end, size, stack, category, allocated } = columns
-      this.sources.set(index, { ...info, start, end, size, stack, category, allocated, axisUs: null })
+      const { start, end, size, stack, allocated } = columns
+      this.sources.set(index, { ...info, start, end, size, stack, allocated, axisUs: null })
     }
     this.release(info.section)
     return columns

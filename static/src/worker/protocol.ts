@@ -63,7 +63,7 @@ interface Outgoing<T> {
 }
 
 /** The worker lays tiles out from these and keeps them; the page gets copies. All else moves. */
-const KEPT = new Set(['size', 'start', 'end', 'stack', 'category', 'allocated'])
+const KEPT = new Set(['size', 'start', 'end', 'stack', 'allocated'])
 
 /** A device as it is sent: what the worker keeps is copied. */
 export function outgoingDevice({

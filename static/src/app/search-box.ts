@@ -255,7 +255,7 @@ export class SearchBox {
     if (matches && scene?.data) {
       const position = positionOf(scene.info, state.at)
       if (this.live?.matches !== matches || this.live.position !== position) {
-        this.live = { matches, position, bytes: liveMatches(scene.data, matches.mask, position).bytes }
+        this.live = { matches, position, bytes: liveMatches(scene.data, matches.mask, position) }
       }
       const moment =
         state.at === null || state.at === scene.info.peak_event ? 'at the peak' : `at event ${formatCount(state.at)}`

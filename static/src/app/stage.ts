@@ -169,10 +169,6 @@ export class Stage {
     return 'pending'
   }
 
-  get isReady(): boolean {
-    return this.context !== null
-  }
-
   /** Reads the code of the views from the report, to be run by `load`. */
   async fetch(): Promise<void> {
     await fetchViews(this.parts.client)

@@ -30,10 +30,6 @@ export class DecodedBlob {
     return this.entries.has(name)
   }
 
-  names(): string[] {
-    return [...this.entries.keys()]
-  }
-
   json<T>(name: string): T {
     const { entry, offset } = this.entry(name)
     return JSON.parse(new TextDecoder().decode(this.bytes.subarray(offset, offset + entry[5])))

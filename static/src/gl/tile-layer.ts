@@ -21,10 +21,8 @@ export interface TileProvider {
 }
 
 export interface LayerFrame {
-  /** Level that the window needs, and the coarsest one on the canvas. */
-  neededLevel: number
+  /** The coarsest on the canvas. */
   level: number
-  yLevel: number
   exact: boolean
   tiles: number
   triangles: number
@@ -136,9 +134,7 @@ export class TileLayer {
     const tiles = [...new Set(shown.map(({ address }) => provider.id(address)))]
     const sources = tiles.map((id) => this.stage.source(id) as TileSource | null)
     return {
-      neededLevel: level,
       level: shown.reduce((least, part) => Math.min(least, part.address.level), shown.length ? Infinity : level),
-      yLevel,
       exact: sharp === needed.length && sources.every((source) => source?.exact === true),
       tiles: tiles.length,
       triangles: sources.reduce((sum, source) => sum + 2 * (source?.quads ?? 0), 0),

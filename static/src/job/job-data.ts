@@ -41,7 +41,6 @@ export class JobData {
   readonly cluster: Uint32Array
   readonly events: Uint32Array
   readonly steps: Uint32Array
-  readonly peakStep: Int32Array
   readonly trusted: Uint8Array
   /** Bytes of a category at each row's peak: [category * recorded + row]. */
   readonly categoryBytes: Float64Array
@@ -101,7 +100,6 @@ export class JobData {
     this.cluster = wholes('job.cluster')
     this.events = wholes('job.events')
     this.steps = wholes('job.steps')
-    this.peakStep = columns.i32('job.peak_step')
     this.trusted = columns.u8('job.trusted')
     this.host = columns.u32('job.host')
     this.device = columns.i32('job.device')

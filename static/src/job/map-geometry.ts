@@ -82,12 +82,6 @@ export function placeToY({ top, bottom }: MapGeometry, { y0, y1 }: HeatWindow, p
   return top + ((place - y0) / (y1 - y0)) * (bottom - top)
 }
 
-/** The window, moved as little as needed to contain a cell. */
-export function reveal(window: HeatWindow, place: number, column: number, limits: Limits): HeatWindow {
-  const by = (from: number, to: number, cell: number): number => Math.min(0, cell - from) + Math.max(0, cell + 1 - to)
-  return clamp(pan(window, by(window.x0, window.x1, column), by(window.y0, window.y1, place)), limits)
-}
-
 /** The closest zoom, in cells. */
 const MIN_ROWS = 4
 const MIN_COLUMNS = 2
@@ -103,11 +97,6 @@ export class MapWindow {
     this.shown = this.whole()
   }
 
-  get isZoomed(): boolean {
-    const whole = this.whole()
-    return (['x0', 'x1', 'y0', 'y1'] as const).some((side) => this.shown[side] !== whole[side])
-  }
-
   /** Zooms to the brushed cells, as far as their rows are neighbours. */
   zoomToBrush({ state: { rows, columns }, place }: JobModel): void {
     const places = rows ? [...rows].map((row) => place[row]) : null
@@ -116,9 +105,11 @@ export class MapWindow {
     this.shown = { x0, x1, y0, y1 }
   }
 
-  /** Brings a place into view, and with a column that cell. */
-  reveal(place: number, column = Math.floor((this.shown.x0 + this.shown.x1) / 2)): void {
-    this.shown = reveal(this.shown, place, column, this.limits)
+  /** Moves as little as needed to contain a cell. */
+  reveal(place: number, column: number): void {
+    const { shown } = this
+    const by = (from: number, to: number, cell: number): number => Math.min(0, cell - from) + Math.max(0, cell + 1 - to)
+    this.shown = clamp(pan(shown, by(shown.x0, shown.x1, column), by(shown.y0, shown.y1, place)), this.limits)
   }
 
   /** Zooms about a pixel of the map's element, which keeps its place. Factors below 1 zoom in. */

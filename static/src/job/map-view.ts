@@ -82,10 +82,6 @@ export class MapView extends CanvasView {
     return this.heat?.palette ?? null
   }
 
-  get isWebGl(): boolean {
-    return this.stage.isWebGl
-  }
-
   show(model: JobModel): void {
     this.model = model
     const sized = `${model.state.axis.key}/${model.data.rows}`
@@ -109,17 +105,6 @@ export class MapView extends CanvasView {
   zoomToBrush(): void {
     if (!this.model) return
     this.window.zoomToBrush(this.model)
-    this.frame.request()
-  }
-
-  get isZoomed(): boolean {
-    return this.window.isZoomed
-  }
-
-  /** Brings a row into view. */
-  reveal(row: number): void {
-    if (!this.model) return
-    this.window.reveal(this.model.place[row])
     this.frame.request()
   }
 
@@ -189,7 +174,7 @@ export class MapView extends CanvasView {
 
   debug(): unknown {
     const { geometry, window, heat } = this
-    return { geometry, window: window.shown, scale: heat?.scale, cursor: this.cursor, isWebGl: this.isWebGl }
+    return { geometry, window: window.shown, scale: heat?.scale, cursor: this.cursor, isWebGl: this.stage.isWebGl }
   }
 
   // Drawing

@@ -29,20 +29,12 @@ export function evaluateQuery(data: DeviceData, stacks: Stacks, info: DeviceInfo
   return { query, mask, count, bytes, notes }
 }
 
-/** How many of the matches are live at a position, and their bytes. */
-export function liveMatches(
-  { start, end, size }: DeviceData,
-  mask: Uint8Array,
-  position: number,
-): { count: number; bytes: number } {
-  let count = 0
+/** Bytes of the matches that are live at a position. */
+export function liveMatches({ start, end, size }: DeviceData, mask: Uint8Array, position: number): number {
   let bytes = 0
-  for (let id = 0; id < mask.length; id++) {
-    if (mask[id] === 0 || start[id] > position || end[id] <= position) continue
-    count++
-    bytes += size[id]
-  }
-  return { count, bytes }
+  for (let id = 0; id < mask.length; id++)
+    if (mask[id] !== 0 && start[id] <= position && end[id] > position) bytes += size[id]
+  return bytes
 }
 
 /**

@@ -52,7 +52,6 @@ export function nameOf(track: Track, i: number): string {
 
 /** Memory during a span. Positions first … last + 1: the state in force as it begins counts. */
 export interface SpanFacts {
-  events: number
   /** µs; null where a time is not known. */
   us: number | null
   peakBytes: number
@@ -68,7 +67,6 @@ export function factsOf(scene: Scene, track: Track, i: number): SpanFacts | null
   const last = track.last[i]
   const peak = allocatedMax.argmax(first, last + 2)
   return {
-    events: last - first + 1,
     us: durationOf(scene, track, i),
     peakBytes: data.allocated[peak],
     peakEvent: peak - 1,

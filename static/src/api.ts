@@ -199,8 +199,8 @@ function checked(client: DataClient, patch: ViewPatch): ViewPatch {
     if (value !== undefined && value !== null && !(Number.isInteger(value) && value >= 0))
       throw new RangeError(`${key} is a number from 0, or null, not ${JSON.stringify(value)}`)
   }
-  if (patch.select === -1) out.select = null
-  if (typeof patch.select === 'number' && patch.select >= 0) {
+  if (typeof patch.select === 'number' && patch.select < 0) out.select = null
+  else if (typeof patch.select === 'number') {
     const info = client.devices[out.device ?? -1]
     if (!Number.isInteger(patch.select) || (info && patch.select >= info.allocations))
       throw new RangeError(`there is no allocation ${patch.select}`)

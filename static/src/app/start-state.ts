@@ -51,18 +51,11 @@ export function currentView(
   info: DeviceInfo | undefined,
   pane: SecondPane | null,
 ): ReturnType<Controller['getView']> {
-  const { device, view, select, oom, stack, query, axis, at, colour, options, x, y } = store.state
+  const { theme: _, noise: __, options, axis, x, y, ...others } = store.state
   const window = timeline.navigator.window()
   const scale = timeline.currentScene?.scale(axis)
   return {
-    device,
-    view,
-    select,
-    oom,
-    stack,
-    query,
-    at,
-    colour,
+    ...others,
     options: { ...options },
     axis: scale?.axis ?? axis,
     // As it was set, where the timeline has no window yet; after clamping otherwise.
@@ -77,7 +70,8 @@ export function currentView(
 
 /** Throws on a view, device, axis or colouring that the report does not have. */
 export function statePatch(client: DataClient, state: State, patch: ViewPatch): Partial<State> {
-  const { view, device, axis, x, y, select, oom, stack, at, colour, query } = patch
+  const { second: _, options: __, ...given } = patch
+  const { view, device, axis, colour } = given
   const views = viewsOf(client)
   if (view !== undefined && !views.includes(view as ViewName)) {
     throw new Error(`this report has no view "${view}"; it has ${views.join(', ')}`)
@@ -89,20 +83,8 @@ export function statePatch(client: DataClient, state: State, patch: ViewPatch): 
   if (colour !== undefined && !COLOURS.includes(colour as ColourBy)) {
     throw new Error(`colour is one of ${COLOURS.join(', ')}, not "${colour}"`)
   }
-  return {
-    ...(view !== undefined && { view: view as ViewName }),
-    ...(device !== undefined && { device }),
-    ...(axis !== undefined && { axis }),
-    ...(x !== undefined && { x }),
-    ...(y !== undefined && { y }),
-    ...(select !== undefined && { select: select !== null && select < 0 ? null : select }),
-    ...(oom !== undefined && { oom }),
-    ...(stack !== undefined && { stack }),
-    ...(at !== undefined && { at }),
-    ...(colour !== undefined && { colour: colour as ColourBy }),
-    ...(query !== undefined && { query }),
-    ...optionsPatch(client, state, patch),
-  }
+  const known = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined)) as Partial<State>
+  return { ...known, ...optionsPatch(client, state, patch) }
 }
 
 function optionsPatch(client: DataClient, state: State, { device, options, second }: ViewPatch): Partial<State> {

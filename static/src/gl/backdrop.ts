@@ -82,21 +82,8 @@ export class Backdrop {
 function isSameShown(a: Shown, b: Shown): boolean {
   return (
     a.fast === b.fast &&
-    a.parts.length === b.parts.length &&
     a.background.join() === b.background.join() &&
-    a.pictures.every((picture, i) => picture === b.pictures[i]) &&
-    a.parts.every((part, i) => {
-      const other = b.parts[i]
-      return (
-        part.u0 === other.u0 &&
-        part.u1 === other.u1 &&
-        part.v0 === other.v0 &&
-        part.v1 === other.v1 &&
-        part.x0 === other.x0 &&
-        part.x1 === other.x1 &&
-        part.y0 === other.y0 &&
-        part.y1 === other.y1
-      )
-    })
+    JSON.stringify(a.parts) === JSON.stringify(b.parts) &&
+    a.pictures.every((picture, i) => picture === b.pictures[i])
   )
 }

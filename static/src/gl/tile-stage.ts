@@ -210,5 +210,5 @@ export abstract class TileStage<S extends Surface = Surface> {
 /** Texels of both pictures and the rectangles kept for the next theme or the next context. */
 function bytesOf(tile: Tile<Surface>): number {
   const pictures = (tile.front ? 1 : 0) + (tile.back ? 1 : 0)
-  return pictures * tile.width * tile.height * 4 + tile.source.quads * 40
+  return pictures * tile.width * tile.height * 4 + tile.source.quads * 24
 }

@@ -20,14 +20,6 @@ export interface Second {
   stacked: boolean
 }
 
-const DEVICE = 'split.device'
-const AT = 'split.at'
-const WINDOW = 'split.window'
-const SELECT = 'split.select'
-const OOM = 'split.oom'
-const APART = 'split.apart'
-const STACKED = 'split.stacked'
-
 /** Whether a view can be shown twice: it shows one device, and no comparison of its own. */
 export function canSplit(view: ViewName): boolean {
   return view !== 'summary' && view !== 'diff' && view !== 'job'
@@ -35,17 +27,17 @@ export function canSplit(view: ViewName): boolean {
 
 /** Null without a second pane, or where what the options say of it is no device of the report. */
 export function secondOf(options: Options, devices: number): Second | null {
-  const device = whole(options[DEVICE])
+  const device = whole(options['split.device'])
   if (device === null || device >= devices) return null
-  const [low, high] = (options[WINDOW] ?? '').split('..').map(Number)
+  const [low, high] = (options['split.window'] ?? '').split('..').map(Number)
   return {
     device,
-    at: options[AT] === '-1' ? -1 : whole(options[AT]),
+    at: options['split.at'] === '-1' ? -1 : whole(options['split.at']),
     x: high > low ? [low, high] : null,
-    select: whole(options[SELECT]),
-    oom: whole(options[OOM]),
-    apart: options[APART] === '1',
-    stacked: options[STACKED] === '1',
+    select: whole(options['split.select']),
+    oom: whole(options['split.oom']),
+    apart: options['split.apart'] === '1',
+    stacked: options['split.stacked'] === '1',
   }
 }
 
@@ -56,13 +48,13 @@ export function withSecond(options: Options, second: Second | null): Options {
   const { device, at, x, select, oom, apart, stacked } = second
   return {
     ...Object.fromEntries(rest),
-    [DEVICE]: String(device),
-    ...(at !== null && { [AT]: String(at) }),
-    ...(apart && { [APART]: '1' }),
-    ...(apart && x && { [WINDOW]: x.map((value) => String(Number(value.toFixed(4)))).join('..') }),
-    ...(select !== null && { [SELECT]: String(select) }),
-    ...(oom !== null && { [OOM]: String(oom) }),
-    ...(stacked && { [STACKED]: '1' }),
+    'split.device': String(device),
+    ...(at !== null && { 'split.at': String(at) }),
+    ...(apart && { 'split.apart': '1' }),
+    ...(apart && x && { 'split.window': x.map((value) => String(Number(value.toFixed(4)))).join('..') }),
+    ...(select !== null && { 'split.select': String(select) }),
+    ...(oom !== null && { 'split.oom': String(oom) }),
+    ...(stacked && { 'split.stacked': '1' }),
   }
 }
 

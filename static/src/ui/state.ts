@@ -138,26 +138,8 @@ function without(options: Options, name: string): Options {
 }
 
 function isSame(a: State, b: State): boolean {
-  return (
-    a.device === b.device &&
-    a.view === b.view &&
-    a.axis === b.axis &&
-    a.select === b.select &&
-    a.oom === b.oom &&
-    a.stack === b.stack &&
-    a.at === b.at &&
-    a.query === b.query &&
-    a.colour === b.colour &&
-    isSameOptions(a.options, b.options) &&
-    a.theme === b.theme &&
-    a.noise === b.noise &&
-    isSameRange(a.x, b.x) &&
-    isSameRange(a.y, b.y)
-  )
-}
-
-function isSameRange(a: Range | null, b: Range | null): boolean {
-  return a === b || (a !== null && b !== null && a[0] === b[0] && a[1] === b[1])
+  const plain = ({ options: _, ...others }: State): string => JSON.stringify(others)
+  return plain(a) === plain(b) && isSameOptions(a.options, b.options)
 }
 
 function isSameOptions(a: Options, b: Options): boolean {

@@ -388,7 +388,7 @@ test('few ranks do not fill the height of the map, and one more is one row more'
 test('a place of the map is a cell, zooming keeps it in place and inside', () => {
   const geometry = layOutMap(1000, 600, 60, 50)
   const window = { x0: 0, x1: 10, y0: 0, y1: 50 }
-  const cell = cellAt(geometry, window, geometry.left + 1, geometry.bottom - 1, 50, 10)
+  const cell = cellAt({ geometry, window }, geometry.left + 1, geometry.bottom - 1, 50, 10)
   assert.deepEqual(cell, { place: 49, column: 0 })
   assert.equal(zoneAt(geometry, geometry.left + 5, geometry.top + 5), 'cells')
   assert.equal(zoneAt(geometry, 5, geometry.top + 5), 'rows')

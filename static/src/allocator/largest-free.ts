@@ -57,11 +57,9 @@ class FreeRanges {
   }
 
   run(): Float64Array {
-    const {
-      segments: { from, to },
-      replay: { bornAt, endedAt },
-      lives: { N, P, start },
-    } = this
+    const { from, to } = this.segments
+    const { bornAt, endedAt } = this.replay
+    const { N, P, start } = this.lives
     const begins = byPosition(from, P)
     const ends = byPosition(to, P)
     const out = new Float64Array(P)

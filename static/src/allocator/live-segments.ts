@@ -43,10 +43,8 @@ export class StandingSegments {
 
   /** Index into `now` of the last segment that begins at or below an address; -1 where none does. */
   private place(address: number): number {
-    const {
-      now,
-      segments: { start },
-    } = this
+    const { now } = this
+    const { start } = this.segments
     return firstWhere(0, now.length, (i) => start[now[i]] > address) - 1
   }
 }

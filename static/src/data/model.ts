@@ -146,17 +146,6 @@ export interface Stacks {
 
 export type Axis = 'event' | 'time'
 
-/**
- * A window in view space: x in axis units (event axis: position s occupies [s-1, s);
- * time axis: µs since time0), y in bytes from the bottom of the stack.
- */
-export interface ViewWindow {
-  x0: number
-  x1: number
-  y0: number
-  y1: number
-}
-
 /** Level k has 2^k tiles of 1024 columns; y level j has 2^j tiles of 1024 rows. */
 export interface TileKey {
   /** DeviceInfo.index */

@@ -4,6 +4,8 @@
 // A place whose own tile is missing shows its nearest finished ancestor, and over it the finished finer tiles,
 // so that zooming in or out never shows a gap.
 
+import type { Rect } from '../layout/viewport'
+
 /** Place of a tile in the pyramid. */
 export interface Address {
   level: number
@@ -26,13 +28,6 @@ export interface Grid {
   /** Columns and rows per tile. */
   columns: number
   rows: number
-}
-
-export interface Rect {
-  x0: number
-  x1: number
-  y0: number
-  y1: number
 }
 
 /** A part of a finished tile to show. */

@@ -1,6 +1,7 @@
 // A heat map by WebGL: the cells are a texture of levels, the colours another, and one rectangle shows the window. Sorting,
 // brushing and themes change a texture of some hundred KB; a zoom changes four numbers.
 
+import type { Rect } from '../layout/viewport'
 import type { GlContext } from './context'
 import { Program } from './program'
 
@@ -77,7 +78,7 @@ export class HeatPainter {
   }
 
   /** Draws onto the whole canvas. Cells and palettes are uploaded when they are other objects than before. */
-  draw(cells: HeatCells, window: HeatWindow, { palette, background, centre }: HeatStyle): void {
+  draw(cells: HeatCells, window: Rect, { palette, background, centre }: HeatStyle): void {
     const { gl, screen } = this.context
     if (this.context.isLost) return
     this.makeAgain()
@@ -146,14 +147,6 @@ export interface HeatCells {
   bytes: Uint8Array
 }
 
-/** The part that is shown, in cells; y downwards. */
-export interface HeatWindow {
-  x0: number
-  x1: number
-  y0: number
-  y1: number
-}
-
 export interface HeatStyle {
   /** 256 colours by level, 4 bytes each. */
   palette: Uint8Array
@@ -181,7 +174,7 @@ export function paintHeat(
   width: number,
   height: number,
   { columns, rows, bytes }: HeatCells,
-  { x0, x1, y0, y1 }: HeatWindow,
+  { x0, x1, y0, y1 }: Rect,
   { palette, background, centre }: HeatStyle,
 ): void {
   const back = packed(background[0], background[1], background[2])

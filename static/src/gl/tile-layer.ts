@@ -1,7 +1,8 @@
 // A pyramid of tiles on the canvas: requests the tiles that the window needs, has them painted a little per frame,
 // and shows the best finished ones meanwhile.
 
-import { type Address, chooseLevels, coverWindow, type Grid, type Rect, regionOf, neededTiles } from './cover'
+import type { Rect } from '../layout/viewport'
+import { type Address, chooseLevels, coverWindow, type Grid, regionOf, neededTiles } from './cover'
 import type { Part, QuadSource, TileStage } from './tile-stage'
 
 /** A tile as its provider delivers it. */

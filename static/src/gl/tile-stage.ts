@@ -3,6 +3,8 @@
 //
 // Two kinds of stage exist: textures of WebGL (gl-stage.ts), and plain pixels (flat-stage.ts), which are there at once.
 
+import type { Rect } from '../layout/viewport'
+
 /** Rectangles of one tile. Coordinates are relative to the tile's origin. */
 export interface QuadSource {
   quads: number
@@ -17,18 +19,13 @@ export interface QuadSource {
 }
 
 /** A part of a tile's picture and where it goes. Both y axes point up. */
-export interface Part {
+export interface Part extends Rect {
   id: string
-  /** Part in texels. */
+  /** Part in texels; its place is in device pixels of the canvas, from its lower left corner. */
   u0: number
   u1: number
   v0: number
   v1: number
-  /** Place in device pixels of the canvas, from its lower left corner. */
-  x0: number
-  x1: number
-  y0: number
-  y1: number
 }
 
 export interface Surface {

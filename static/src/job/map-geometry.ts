@@ -1,7 +1,6 @@
 // Where the parts of the map lie, in CSS pixels of its element, and what of the job its window shows. No DOM.
 
-import type { HeatWindow } from '../gl/heat'
-import { clamp, type Limits, pan, zoomWithin } from '../layout/viewport'
+import { clamp, type Limits, pan, type Rect, zoomWithin } from '../layout/viewport'
 import type { JobModel } from './job-model'
 
 export interface MapGeometry {
@@ -14,6 +13,12 @@ export interface MapGeometry {
   bottom: number
   /** Left edge of the strip of bars behind the cells; there is none where it is `width`. */
   strip: number
+}
+
+/** Where the map lies, and the cells in sight: x in columns, y in places. */
+export interface Placed {
+  geometry: MapGeometry
+  window: Rect
 }
 
 export interface Cell {
@@ -57,14 +62,7 @@ export function zoneAt({ left, top, right, bottom, width, height }: MapGeometry,
 }
 
 /** Place and column under a pixel, clamped to those that there are. */
-export function cellAt(
-  geometry: MapGeometry,
-  window: HeatWindow,
-  x: number,
-  y: number,
-  places: number,
-  columns: number,
-): Cell {
+export function cellAt({ geometry, window }: Placed, x: number, y: number, places: number, columns: number): Cell {
   const across = (x - geometry.left) / (geometry.right - geometry.left)
   const down = (y - geometry.top) / (geometry.bottom - geometry.top)
   const clamp = (value: number, count: number): number => Math.max(0, Math.min(count - 1, Math.floor(value)))
@@ -74,11 +72,11 @@ export function cellAt(
   }
 }
 
-export function columnToX({ left, right }: MapGeometry, { x0, x1 }: HeatWindow, column: number): number {
+export function columnToX({ geometry: { left, right }, window: { x0, x1 } }: Placed, column: number): number {
   return left + ((column - x0) / (x1 - x0)) * (right - left)
 }
 
-export function placeToY({ top, bottom }: MapGeometry, { y0, y1 }: HeatWindow, place: number): number {
+export function placeToY({ geometry: { top, bottom }, window: { y0, y1 } }: Placed, place: number): number {
   return top + ((place - y0) / (y1 - y0)) * (bottom - top)
 }
 
@@ -88,7 +86,7 @@ const MIN_COLUMNS = 2
 
 export class MapWindow {
   /** x in columns, y in places. */
-  shown: HeatWindow = { x0: 0, x1: 1, y0: 0, y1: 1 }
+  shown: Rect = { x0: 0, x1: 1, y0: 0, y1: 1 }
   /** Places and columns that there are. */
   size: [places: number, columns: number] = [1, 1]
 
@@ -134,7 +132,7 @@ export class MapWindow {
     this.shown = clamp(moved, this.limits)
   }
 
-  private whole(): HeatWindow {
+  private whole(): Rect {
     const [places, columns] = this.size
     return { x0: 0, x1: columns, y0: 0, y1: places }
   }

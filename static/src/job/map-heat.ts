@@ -1,7 +1,8 @@
 // What the map draws of a metric: values, levels, colours, and how the ranks spread, each made again only when it differs.
 
+import type { Rect } from '../layout/viewport'
 import { GlContext } from '../gl/context'
-import { type HeatCells, HeatPainter, type HeatStyle, type HeatWindow, paintHeat } from '../gl/heat'
+import { type HeatCells, HeatPainter, type HeatStyle, paintHeat } from '../gl/heat'
 import { formatBytes } from '../layout/format'
 import { fill, h } from '../ui/dom'
 import { Memo } from '../views/memo'
@@ -69,7 +70,7 @@ export class HeatStage {
   }
 
   /** Sizes in CSS pixels. */
-  draw(cells: HeatCells, window: HeatWindow, style: HeatStyle, width: number, height: number): void {
+  draw(cells: HeatCells, window: Rect, style: HeatStyle, width: number, height: number): void {
     this.last = () => this.draw(cells, window, style, width, height)
     const { painter } = this
     const usesGl = painter?.fits(cells.columns, cells.rows) ?? false

@@ -1,14 +1,13 @@
 // What surrounds the cells: names of rows, colours of groups, bars of the strip, the curves above and the axis below.
 
 import type { JobAxis } from '../data/contracts'
-import type { HeatWindow } from '../gl/heat'
 import { lowerBound } from '../layout/binary-search'
 import { formatBytes, formatCount } from '../layout/format'
 import { decimalStep, eventTicks, timeTicks } from '../layout/ticks'
 import { fitted } from '../views/shared/canvas-view'
 import { css, groupColour, mix, textOn } from '../views/shared/inks'
 import type { JobModel } from './job-model'
-import { columnToX, groupStrip, type MapGeometry, placeToY } from './map-geometry'
+import { columnToX, groupStrip, type MapGeometry, type Placed, placeToY } from './map-geometry'
 import { type Heat, levelOf, textOf } from './map-heat'
 import { clippedEnd, type Spread } from './statistics'
 
@@ -17,30 +16,28 @@ const LABEL_PIXELS = 13
 /** Room for "1,023 MiB" with its sign. */
 const VALUE_WIDTH = 76
 
-export function drawAround(
-  ctx: CanvasRenderingContext2D,
-  model: JobModel,
-  geometry: MapGeometry,
-  window: HeatWindow,
-  heat: Heat,
-): void {
+interface MapFrame extends Placed {
+  ctx: CanvasRenderingContext2D
+  model: JobModel
+  heat: Heat
+}
+
+export function drawAround(frame: MapFrame): void {
+  const { ctx, geometry } = frame
   ctx.clearRect(0, 0, geometry.width, geometry.height)
-  drawValues(ctx, model, geometry, window, heat)
-  drawRows(ctx, model, geometry, window)
-  if (geometry.strip < geometry.width) drawStrip(ctx, model, geometry, window)
-  if (geometry.top > 20) drawCurves(ctx, model, geometry, window, heat)
-  drawAxis(ctx, model, geometry, window)
-  drawFailures(ctx, model, geometry, window)
+  drawValues(frame)
+  drawRows(frame)
+  if (geometry.strip < geometry.width) drawStrip(frame)
+  if (geometry.top > 20) drawCurves(frame)
+  drawAxis(frame)
+  drawFailures(frame)
 }
 
 /** The bytes in each cell, where all cells of the window have room for them. */
-function drawValues(
-  ctx: CanvasRenderingContext2D,
-  { order, state }: JobModel,
-  geometry: MapGeometry,
-  window: HeatWindow,
-  { matrix, scale, palette }: Heat,
-): void {
+function drawValues(frame: MapFrame): void {
+  const { ctx, geometry, window } = frame
+  const { order, state } = frame.model
+  const { matrix, scale, palette } = frame.heat
   const width = (geometry.right - geometry.left) / (window.x1 - window.x0)
   const height = (geometry.bottom - geometry.top) / (window.y1 - window.y0)
   if (width < VALUE_WIDTH || height < LABEL_PIXELS + 3) return
@@ -54,8 +51,8 @@ function drawValues(
       if (Number.isNaN(bytes)) continue
       const level = levelOf(bytes, scale)
       ctx.fillStyle = textOn([palette[4 * level], palette[4 * level + 1], palette[4 * level + 2]])
-      const x = columnToX(geometry, window, column + 0.5)
-      ctx.fillText(textOf(Math.round(bytes), scale.isDiverging), x, placeToY(geometry, window, place + 0.5))
+      const x = columnToX(frame, column + 0.5)
+      ctx.fillText(textOf(Math.round(bytes), scale.isDiverging), x, placeToY(frame, place + 0.5))
     }
   }
 }
@@ -76,7 +73,8 @@ export function labelWidth(ctx: CanvasRenderingContext2D, model: JobModel, width
   return Math.min(Math.max(34, ctx.measureText(longest).width + 22), width * 0.3)
 }
 
-function drawRows(ctx: CanvasRenderingContext2D, model: JobModel, geometry: MapGeometry, window: HeatWindow): void {
+function drawRows(frame: MapFrame): void {
+  const { ctx, model, geometry, window } = frame
   const { data, order, inks, dark, state } = model
   const perRow = (geometry.bottom - geometry.top) / (window.y1 - window.y0)
   const step = Math.max(1, decimalStep(LABEL_PIXELS / perRow))
@@ -85,7 +83,7 @@ function drawRows(ctx: CanvasRenderingContext2D, model: JobModel, geometry: MapG
   ctx.textBaseline = 'middle'
   for (let place = Math.floor(window.y0); place < Math.min(order.length, window.y1); place++) {
     const row = order[place]
-    const [top, bottom] = [placeToY(geometry, window, place), placeToY(geometry, window, place + 1)]
+    const [top, bottom] = [placeToY(frame, place), placeToY(frame, place + 1)]
     const [from, to] = [Math.max(top, geometry.top), Math.min(bottom, geometry.bottom)]
     if (data.group[row] >= 0) {
       ctx.fillStyle = css(groupColour(data.group[row], dark))
@@ -107,20 +105,15 @@ function drawRows(ctx: CanvasRenderingContext2D, model: JobModel, geometry: MapG
   ctx.textBaseline = 'alphabetic'
   if (geometry.top > 20) ctx.fillText('rank', stripLeft - 5, geometry.top - 5)
   ctx.textBaseline = 'middle'
-  if (state.row !== null) drawPicked(ctx, model, geometry, window, state.row)
+  if (state.row !== null) drawPicked(frame, state.row)
 }
 
 /** The name of the picked row, also where others are left out; on a plate, since it may lie on neighbours. */
-function drawPicked(
-  ctx: CanvasRenderingContext2D,
-  model: JobModel,
-  geometry: MapGeometry,
-  window: HeatWindow,
-  row: number,
-): void {
+function drawPicked(frame: MapFrame, row: number): void {
+  const { ctx, model, geometry, window } = frame
   const place = model.place[row]
   if (place < window.y0 - 0.5 || place > window.y1 - 0.5) return
-  const y = Math.min(Math.max(placeToY(geometry, window, place + 0.5), geometry.top + 7), geometry.bottom - 7)
+  const y = Math.min(Math.max(placeToY(frame, place + 0.5), geometry.top + 7), geometry.bottom - 7)
   const [right] = groupStrip(geometry)
   const text = rowLabel(model, row)
   const width = ctx.measureText(text).width
@@ -130,7 +123,8 @@ function drawPicked(
   ctx.fillText(text, right - 5, y)
 }
 
-function drawStrip(ctx: CanvasRenderingContext2D, model: JobModel, geometry: MapGeometry, window: HeatWindow): void {
+function drawStrip(frame: MapFrame): void {
+  const { ctx, model, geometry, window } = frame
   const { data, order, shown, inks, shownName } = model
   const width = geometry.width - geometry.strip - 6
   const end = Math.max(1, clippedEnd(shown))
@@ -138,8 +132,8 @@ function drawStrip(ctx: CanvasRenderingContext2D, model: JobModel, geometry: Map
   const perRow = (geometry.bottom - geometry.top) / (window.y1 - window.y0)
   for (let place = Math.floor(window.y0); place < Math.min(order.length, window.y1); place++) {
     const row = order[place]
-    const from = Math.max(geometry.top, placeToY(geometry, window, place))
-    const to = Math.min(geometry.bottom, placeToY(geometry, window, place + 1))
+    const from = Math.max(geometry.top, placeToY(frame, place))
+    const to = Math.min(geometry.bottom, placeToY(frame, place + 1))
     const isDim = model.state.rows !== null && !model.state.rows.has(row)
     if (row >= data.recorded && perRow >= LABEL_PIXELS) {
       ctx.fillStyle = css(inks.oom)
@@ -187,14 +181,9 @@ function curveEnd(spreads: readonly (Spread | null)[], isCommon: readonly boolea
 }
 
 /** Median and spread of the brushed rows in each column. */
-function drawCurves(
-  ctx: CanvasRenderingContext2D,
-  model: JobModel,
-  geometry: MapGeometry,
-  window: HeatWindow,
-  heat: Pick<Heat, 'spreads' | 'isCommon'>,
-): void {
-  const { inks } = model
+function drawCurves(frame: MapFrame): void {
+  const { ctx, geometry, window, heat } = frame
+  const { inks } = frame.model
   const [top, bottom] = [16, geometry.top - 5]
   const first = Math.floor(window.x0)
   const past = Math.ceil(window.x1)
@@ -212,7 +201,7 @@ function drawCurves(
   ctx.beginPath()
   spreads.forEach((spread, i) => {
     if (!spread) return
-    const [from, to] = [columnToX(geometry, window, first + i), columnToX(geometry, window, first + i + 1)]
+    const [from, to] = [columnToX(frame, first + i), columnToX(frame, first + i + 1)]
     ctx.fillStyle = css(inks.allocated, 0.32)
     ctx.fillRect(from, y(spread[4]), to - from, Math.max(1, y(spread[0]) - y(spread[4])))
     if (!isCommon[i]) return
@@ -235,7 +224,8 @@ function drawCurves(
   ctx.fillText(text, geometry.left + 4, 2)
 }
 
-function drawAxis(ctx: CanvasRenderingContext2D, model: JobModel, geometry: MapGeometry, window: HeatWindow): void {
+function drawAxis(frame: MapFrame): void {
+  const { ctx, model, geometry, window } = frame
   const { inks } = model
   const { axis } = model.state
   ctx.textAlign = 'center'
@@ -243,7 +233,7 @@ function drawAxis(ctx: CanvasRenderingContext2D, model: JobModel, geometry: MapG
   let free = geometry.left
   for (const { at, label } of axisMarks(axis, window.x0, window.x1, (geometry.right - geometry.left) / 84)) {
     if (at < window.x0 || at > window.x1) continue
-    const x = columnToX(geometry, window, at)
+    const x = columnToX(frame, at)
     ctx.fillStyle = css(mix(inks.panel, inks.ink, 0.4))
     ctx.fillRect(Math.round(x), geometry.bottom + 1, 1, 4)
     const half = ctx.measureText(label).width / 2
@@ -259,15 +249,16 @@ function drawAxis(ctx: CanvasRenderingContext2D, model: JobModel, geometry: MapG
 }
 
 /** Where each row ran out of memory, on the axis of steps. */
-function drawFailures(ctx: CanvasRenderingContext2D, model: JobModel, geometry: MapGeometry, window: HeatWindow): void {
+function drawFailures(frame: MapFrame): void {
+  const { ctx, model, geometry } = frame
   const { data, state, inks } = model
   if (state.axis.unit !== 'step') return
   for (const { row, step } of data.manifest.ooms) {
     if (step === null) continue
-    const x = columnToX(geometry, window, columnOf(state.axis, step) + 1)
-    const y = placeToY(geometry, window, model.place[row] + 0.5)
+    const x = columnToX(frame, columnOf(state.axis, step) + 1)
+    const y = placeToY(frame, model.place[row] + 0.5)
     if (x < geometry.left || x > geometry.right || y < geometry.top || y > geometry.bottom) continue
-    const size = Math.min(4, Math.max(2, (placeToY(geometry, window, 1) - placeToY(geometry, window, 0)) / 3))
+    const size = Math.min(4, Math.max(2, (placeToY(frame, 1) - placeToY(frame, 0)) / 3))
     for (const [colour, width] of [
       [css(inks.panel), 4],
       [css(inks.oom), 2],

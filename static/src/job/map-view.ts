@@ -1,8 +1,9 @@
 // The heat map: rows of ranks, columns of steps, time or events. Draws what the state says and turns input into new states.
 
+import type { Rect } from '../layout/viewport'
 import { h } from '../ui/dom'
 import { CanvasView } from '../views/shared/canvas-view'
-import { type Box, PointerInput } from '../views/shared/pointer'
+import { PointerInput } from '../views/shared/pointer'
 import { cssOfLevel, type Heat, type HeatScale, HeatStage, levelOf, MapHeat, MIDDLE_LEVEL } from './map-heat'
 import type { JobModel } from './job-model'
 import { brushedRows, type ColumnRange, type JobActions } from './job-state'
@@ -14,6 +15,7 @@ import {
   layOutMap,
   type MapGeometry,
   MapWindow,
+  type Placed,
   placeToY,
   type Zone,
   zoneAt,
@@ -194,19 +196,23 @@ export class MapView extends CanvasView {
     }
     this.stage.draw(heat.cells, window, style, right - left, bottom - top)
     this.stage.canvas.style.transform = `translate(${left}px, ${top}px)`
-    drawAround(ctx, model, this.geometry, window, heat)
-    this.boxes.placeBrush(this.geometry, window, model)
-    this.boxes.placeCursor(this.geometry, window, this.cursor)
+    drawAround({ ...this.placed, ctx, model, heat })
+    this.boxes.placeBrush(this.placed, model)
+    this.boxes.placeCursor(this.placed, this.cursor)
   }
 
   private placeBrush(): void {
-    if (this.model) this.boxes.placeBrush(this.geometry, this.window.shown, this.model)
+    if (this.model) this.boxes.placeBrush(this.placed, this.model)
+  }
+
+  private get placed(): Placed {
+    return { geometry: this.geometry, window: this.window.shown }
   }
 
   // Input
 
   private cellAt(x: number, y: number): Cell {
-    return cellAt(this.geometry, this.window.shown, x, y, ...this.window.size)
+    return cellAt(this.placed, x, y, ...this.window.size)
   }
 
   private point(x: number, y: number): void {
@@ -232,13 +238,13 @@ export class MapView extends CanvasView {
   }
 
   /** While a drag goes on, and when it ends. */
-  private brush({ x0, y0, x1, y1 }: Box, isDone: boolean): void {
+  private brush({ x0, y0, x1, y1 }: Rect, isDone: boolean): void {
     const { model } = this
     const zone = zoneAt(this.geometry, x0, y0)
     if (!model || zone === 'none') return
     const [from, to] = [this.cellAt(x0, y0), this.cellAt(x1, y1)]
     this.tooltip.hide()
-    this.boxes.placeDrag(this.geometry, this.window.shown, model, from, to, zone)
+    this.boxes.placeDrag(this.placed, model, from, to, zone)
     if (!isDone) return
     const { rows, columns } = model.state
     const brushed = zone === 'columns' ? rows && [...rows] : brushedRows(model.order, from.place, to.place)
@@ -284,22 +290,20 @@ export class MapView extends CanvasView {
 
   private showCursor(cell: Cell | null): void {
     this.cursor = cell
-    const { model, geometry } = this
-    const window = this.window.shown
-    this.boxes.placeCursor(geometry, window, cell)
+    const { model, placed } = this
+    this.boxes.placeCursor(placed, cell)
     if (!cell || !model) return this.tooltip.hide()
     const lines = describeCell(model, model.order[cell.place], cell.column)
-    const x = columnToX(geometry, window, cell.column + 1)
-    const y = placeToY(geometry, window, cell.place + 1)
+    const x = columnToX(placed, cell.column + 1)
+    const y = placeToY(placed, cell.place + 1)
     this.tooltip.show(lines, x, y, null)
     this.actions.announce(lines.map(({ text }) => text).join('. '))
   }
 
   private zoomAtCursor(factor: number, isAcross: boolean): void {
-    const { cursor, geometry } = this
-    const window = this.window.shown
-    const x = cursor ? columnToX(geometry, window, cursor.column + 0.5) : (geometry.left + geometry.right) / 2
-    const y = cursor ? placeToY(geometry, window, cursor.place + 0.5) : (geometry.top + geometry.bottom) / 2
+    const { cursor, geometry, placed } = this
+    const x = cursor ? columnToX(placed, cursor.column + 0.5) : (geometry.left + geometry.right) / 2
+    const y = cursor ? placeToY(placed, cursor.place + 0.5) : (geometry.top + geometry.bottom) / 2
     this.zoom(x, y, isAcross ? factor : 1, isAcross ? 1 : factor)
   }
 

@@ -79,12 +79,8 @@ export function boxAt({ partsBox, segmentsBox }: ChartBoxes, { x, y }: Point): B
 
 /** The position of a pixel: the one that its column shows in the picture it is in. */
 export function positionAt(scene: ChartScene, x: number, box: Box): number {
-  const {
-    context: { data },
-    window,
-    choice,
-    partsBox,
-  } = scene
+  const { window, choice, partsBox } = scene
+  const { data } = scene.context
   const at = pixelToX(window, box, Math.min(box.left + box.width - 0.01, Math.max(box.left, x)))
   const end = at + (window.x1 - window.x0) / box.width
   const [from, to] = positionsIn(data, window.scale, at, end)

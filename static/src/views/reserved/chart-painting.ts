@@ -62,14 +62,8 @@ export function drawTitle(ctx: CanvasRenderingContext2D, box: Box, inks: Inks, t
 }
 
 export function drawMarks(ctx: CanvasRenderingContext2D, scene: ChartScene, pointer: Point | null): void {
-  const {
-    context: { data, position },
-    inks,
-    window,
-    marks,
-    partsBox,
-    segmentsBox,
-  } = scene
+  const { inks, window, marks, partsBox, segmentsBox } = scene
+  const { data, position } = scene.context
   if (data.n === 0) return
   for (const [index, box] of [partsBox, segmentsBox].filter((box) => box !== null).entries()) {
     for (const mark of marks)
@@ -87,12 +81,8 @@ export function drawMarks(ctx: CanvasRenderingContext2D, scene: ChartScene, poin
 
 /** Names of the marks just inside the upper picture, each where it does not cover another. */
 function drawFlags(ctx: CanvasRenderingContext2D, scene: ChartScene, box: Box): void {
-  const {
-    context: { data },
-    inks,
-    window,
-    marks,
-  } = scene
+  const { inks, window, marks } = scene
+  const { data } = scene.context
   ctx.textBaseline = 'top'
   marks.forEach(({ position, label, colour }, row) => {
     const x = xToPixel(window, box, xOfPosition(data, window.scale, position))

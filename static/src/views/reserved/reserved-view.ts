@@ -183,11 +183,8 @@ export class ReservedView implements View {
 
   debug(): unknown {
     if (!this.shown) return null
-    const {
-      context: { data, position },
-      replay,
-      moments,
-    } = this.shown
+    const { replay, moments } = this.shown
+    const { data, position } = this.shown.context
     const copied = data.P <= MOST_COPIED
     const { columns } = this.chart
     return {
@@ -247,11 +244,8 @@ export class ReservedView implements View {
 
   private goTo(which: keyof Worst): void {
     if (!this.shown || this.shown.context.info.events === 0) return
-    const {
-      context: { data },
-      moments,
-      replay,
-    } = this.shown
+    const { moments, replay } = this.shown
+    const { data } = this.shown.context
     const position = moments[which]
     this.parts.store.set({ at: position - 1 })
     const unused = data.reserved[position] - data.allocated[position]

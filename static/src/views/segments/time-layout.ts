@@ -2,7 +2,7 @@
 
 import type { Replay } from '../../allocator/replay'
 import { lowerBound } from '../../layout/binary-search'
-import { clamp } from '../../layout/viewport'
+import { clamp, type Rect } from '../../layout/viewport'
 import type { Range, State } from '../../ui/state'
 import type { EventScene, Point } from '../shared/event-plot'
 import type { Groups } from '../shared/groups'
@@ -75,14 +75,9 @@ export function pixelToY({ y: [y0, y1], box }: TimeScene, pixel: number): number
   return y0 + ((box.top + box.height - pixel) / box.height) * (y1 - y0)
 }
 
-export function rectOf(scene: TimeScene, id: number): { x0: number; x1: number; y0: number; y1: number } {
-  const {
-    context: { data },
-    replay,
-    places,
-    window,
-    box,
-  } = scene
+export function rectOf(scene: TimeScene, id: number): Rect {
+  const { replay, places, window, box } = scene
+  const { data } = scene.context
   return {
     x0: xToPixel(window, box, xOfPosition(data, window.scale, data.start[id])),
     x1: xToPixel(window, box, xOfPosition(data, window.scale, data.end[id])),
@@ -102,13 +97,8 @@ export function positionsAt({ context: { data }, window, box }: TimeScene, x: nu
 
 /** The allocation at a pixel: exactly there, else the largest of those thinner than a pixel that share it; -1: none. */
 export function idAt(scene: TimeScene, at: Point): number {
-  const {
-    context: { data },
-    replay,
-    places,
-    y,
-    box,
-  } = scene
+  const { replay, places, y, box } = scene
+  const { data } = scene.context
   if (!isInside(box, at)) return -1
   const [from, to] = positionsAt(scene, at.x)
   const perPixel = (y[1] - y[0]) / box.height

@@ -1,5 +1,6 @@
 // Paints the map over time: axes around the picture, and over it the moment, the selection and the allocation under the pointer.
 
+import type { Rect } from '../../layout/viewport'
 import type { Places } from './time-layout'
 import type { Replay } from '../../allocator/replay'
 import { formatCount } from '../../layout/format'
@@ -15,14 +16,10 @@ const ADDRESS_ROOM = 18
 
 /** Returns how many rectangles were in sight. */
 export function paintBlocks(words: Uint32Array, width: number, height: number, scene: TimeScene): number {
-  const {
-    context: { colouring, matches },
-    replay,
-    inks,
-    places,
-    window: { scale, x0, x1 },
-    y: [y0, y1],
-  } = scene
+  const { replay, inks, places } = scene
+  const { colouring, matches } = scene.context
+  const { scale, x0, x1 } = scene.window
+  const [y0, y1] = scene.y
   const plot = { scale, x0, x1, y0, y1, width, height }
   return paintTime(words, replay, places, plot, {
     keys: colouring.keys,
@@ -50,13 +47,8 @@ export function drawAddresses(ctx: CanvasRenderingContext2D, scene: TimeScene): 
 }
 
 export function drawMarks(ctx: CanvasRenderingContext2D, scene: TimeScene, pointer: Point | null): void {
-  const {
-    context: { data, state, position },
-    replay,
-    inks,
-    window,
-    box,
-  } = scene
+  const { replay, inks, window, box } = scene
+  const { data, state, position } = scene.context
   if (data.n > 0) {
     const label = position === 0 ? 'start' : `event ${formatCount(position - 1)}`
     drawMoment(ctx, box, window, xOfPosition(data, window.scale, position), css(inks.accent), label)
@@ -87,13 +79,9 @@ function wordsOf(rgba: Uint8Array, count: number, inks: Inks | null): Uint32Arra
   return words
 }
 
-interface TimePlot {
+/** x in axis units, y in bytes of the address axis. */
+interface TimePlot extends Rect {
   scale: AxisScale
-  /** Axis units, and bytes of the address axis. */
-  x0: number
-  x1: number
-  y0: number
-  y1: number
   /** Device pixels. */
   width: number
   height: number
@@ -117,15 +105,7 @@ interface Raster {
   height: number
 }
 
-/** In pixels of the raster, x1 and y1 excluded; what reaches beyond it is cut off when it is drawn. */
-interface Rect {
-  x0: number
-  x1: number
-  y0: number
-  y1: number
-}
-
-/** Returns how many rectangles were in sight. Rows of `out` run from the top, which is y1. */
+/** Returns how many rectangles were in sight. Those are in pixels of the raster, x1 and y1 excluded; what reaches beyond it is cut off. Rows of `out` run from the top, which is y1. */
 function paintTime(out: Uint32Array, replay: Replay, places: Places, plot: TimePlot, colours: TimeColours): number {
   const { data, block, segments } = replay
   const { start, end, N, freeRequestedEvent, P } = data

@@ -92,10 +92,8 @@ export abstract class EventPlot<Scene extends EventScene> extends CanvasView {
 
   protected present(scene: Scene): void {
     this.shown = scene
-    const {
-      context: { data, dark, state },
-      window,
-    } = scene
+    const { window } = scene
+    const { data, dark, state } = scene.context
     const { scale, x0, x1 } = window
     const key = JSON.stringify([
       data.info.index,

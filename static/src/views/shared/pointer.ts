@@ -1,5 +1,7 @@
 // Mouse, pen, touch and wheel on the plot, as actions. Knows pixels of its element and nothing of memory.
 
+import type { Rect } from '../../layout/viewport'
+
 export interface PointerActions {
   /** Pixels the picture should follow. */
   pan(dx: number, dy: number): void
@@ -10,10 +12,10 @@ export interface PointerActions {
   /** True where a turn of the wheel is not to zoom or pan but what this did with it. */
   wheel?(x: number, y: number, dy: number, event: WheelEvent): boolean
   /** The box while it is drawn; null once it is cancelled or complete. */
-  box(box: Box | null): void
-  zoomToBox(box: Box): void
+  box(box: Rect | null): void
+  zoomToBox(box: Rect): void
   /** A drag with shift, over the whole height. Absent: it is as one without. */
-  selectRange?(box: Box): void
+  selectRange?(box: Rect): void
   hover(x: number, y: number): void
   leave(): void
   click(x: number, y: number, shift: boolean): void
@@ -22,13 +24,6 @@ export interface PointerActions {
   origin(): { left: number; top: number }
   /** The toolbar's switch for box zoom. */
   boxMode(): boolean
-}
-
-export interface Box {
-  x0: number
-  y0: number
-  x1: number
-  y1: number
 }
 
 /** A press that moves less is a click. */
@@ -49,7 +44,7 @@ export class PointerInput {
   private readonly pointers = new Map<number, { x: number; y: number }>()
   private mode: 'none' | 'press' | 'rest' | 'pan' | 'box' | 'pinch' = 'none'
   private start = { x: 0, y: 0 }
-  private box: Box | null = null
+  private box: Rect | null = null
   /** The box selects a range. */
   private isRange = false
   private resting = 0
@@ -227,10 +222,10 @@ export class PointerInput {
   }
 }
 
-function isNarrow({ x0, x1 }: Box): boolean {
+function isNarrow({ x0, x1 }: Rect): boolean {
   return Math.abs(x1 - x0) < CLICK_PIXELS
 }
 
-function isSmall(box: Box): boolean {
+function isSmall(box: Rect): boolean {
   return isNarrow(box) && Math.abs(box.y1 - box.y0) < CLICK_PIXELS
 }

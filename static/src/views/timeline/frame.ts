@@ -3,19 +3,12 @@
 // Inside the plot everything is a rectangle for the GL canvas, in CSS pixels from the plot's upper left corner, y down.
 // Text is drawn around it on three strips of 2D canvas, in the same coordinates.
 
-import type { Axis, ViewWindow } from '../../data/model'
 import type { RectList } from '../../gl/rects'
+import type { Rect } from '../../layout/viewport'
 import type { Inks } from '../shared/inks'
+import type { Box } from '../shared/plot-frame'
 import type { AxisScale } from '../shared/x-window'
 import type { Scene } from '../shared/scene'
-
-/** The plot inside the element, in CSS pixels. */
-export interface Plot {
-  left: number
-  top: number
-  width: number
-  height: number
-}
 
 export interface Strips {
   left: CanvasRenderingContext2D
@@ -27,10 +20,14 @@ export interface Frame {
   rects: RectList
   strips: Strips
   scene: Scene
-  axis: Axis
   scale: AxisScale
-  window: ViewWindow
-  plot: Plot
+  /**
+   * x in axis units (event axis: position s occupies [s-1, s); time axis: µs since time0), y in bytes from the bottom
+   * of the stack.
+   */
+  window: Rect
+  /** Inside the element, in CSS pixels. */
+  plot: Box
   inks: Inks
   /** Bytes below which everything is folded away; 0: nothing is. */
   yBottom: number
@@ -60,7 +57,7 @@ export const TOP_STRIP = 24
 export const BOTTOM_STRIP = 28
 
 /** Room for labels around the plot; less of it where there is little to give. */
-export function layOut(width: number, height: number): Plot {
+export function layOut(width: number, height: number): Box {
   const left = width < 560 ? 66 : 78
   const right = width < 560 ? 8 : 16
   return {

@@ -30,7 +30,7 @@ export class Hits {
     if (!frame.scene.data) return null
     const axisX = pixelToX(frame, x)
     const level = this.picture.levelAt(axisX)
-    return columnAt(frame.scene, frame.axis, level < 0 ? frame.scale.grid.depth : level, axisX)
+    return columnAt(frame.scene, frame.scale.axis, level < 0 ? frame.scale.grid.depth : level, axisX)
   }
 
   /** The allocation at a place, from the exact columns; null outside the plot and before they have arrived. */

@@ -1,6 +1,7 @@
 // The moments that matter: peak, out-of-memory errors, snapshots, and the one that the other views show. A line through
 // the plot and a label above it.
 
+import type { Rect } from '../../layout/viewport'
 import { css } from '../shared/inks'
 import { telling } from '../../data/own-frames'
 import { formatBytes, formatCount } from '../../layout/format'
@@ -30,11 +31,8 @@ function marksOf({ scene, moment }: Frame): Mark[] {
 }
 
 export function drawMarks(frame: Frame): void {
-  const {
-    plot,
-    inks,
-    strips: { top },
-  } = frame
+  const { plot, inks } = frame
+  const { top } = frame.strips
   top.textBaseline = 'middle'
   top.textAlign = 'left'
   const taken: [number, number][] = []
@@ -96,12 +94,8 @@ function placeLabel(
 }
 
 function drawMark(frame: Frame, mark: Mark, x: number): void {
-  const {
-    rects,
-    plot,
-    inks,
-    strips: { top },
-  } = frame
+  const { rects, plot, inks } = frame
+  const { top } = frame.strips
   const ink = inks[INK[mark.kind]]
   rects.ink(ink, mark.kind === 'snapshot' ? 0.6 : 0.9)
   if (mark.kind === 'oom' || mark.kind === 'moment') rects.add(x - 0.5, 0, x + 0.5, plot.height)
@@ -193,13 +187,9 @@ function sentenceOf(mark: Mark): string {
 }
 
 /** A block in pixels of the plot, cut at its edges. */
-export interface FailedRequest {
+export interface FailedRequest extends Rect {
   event: number
   bytes: number
-  x0: number
-  x1: number
-  y0: number
-  y1: number
   /** It continues above the plot. */
   isCut: boolean
 }

@@ -3,7 +3,9 @@
 import { css, type Inks } from '../shared/inks'
 import { h } from '../../ui/dom'
 import type { AxisScale } from '../shared/x-window'
-import type { RangeMax, Scene } from '../shared/scene'
+import type { Scene } from '../shared/scene'
+import { Memo } from '../memo'
+import type { Frame } from './frame'
 
 const EDGE_PIXELS = 7
 
@@ -18,8 +20,7 @@ export class Minimap {
   private readonly picture = document.createElement('canvas')
   private readonly ctx: CanvasRenderingContext2D
   private readonly pictureCtx: CanvasRenderingContext2D
-  private pictureKey = ''
-  private pictured: RangeMax | null = null
+  private readonly pictures = new Memo<void>()
   private drag: Drag | null = null
   private scale: AxisScale | null = null
   private shown: { x0: number; x1: number } = { x0: 0, x1: 1 }
@@ -37,32 +38,19 @@ export class Minimap {
     this.element.addEventListener('dblclick', () => this.onFit())
   }
 
-  draw(
-    scene: Scene,
-    scale: AxisScale,
-    window: { x0: number; x1: number },
-    inks: Inks,
-    inset: { left: number; right: number },
-    themeKey: string,
-  ): void {
+  draw({ scene, scale, window, plot, inks }: Frame, marginRight: number): void {
     this.scale = scale
     this.shown = window
     const { element, picture } = this
-    element.style.marginLeft = `${inset.left}px`
-    element.style.width = `calc(100% - ${inset.left + inset.right}px)`
+    element.style.marginLeft = `${plot.left}px`
+    element.style.width = `calc(100% - ${plot.left + marginRight}px)`
     const ratio = devicePixelRatio || 1
     const width = Math.max(1, Math.round(element.clientWidth * ratio))
     const height = Math.max(1, Math.round(element.clientHeight * ratio))
-    const key = [scene.info.index, scale.axis, width, height, themeKey].join()
-    if (key !== this.pictureKey || scene.allocatedMax !== this.pictured) {
-      this.pictured = scene.allocatedMax
-      picture.width = width
-      picture.height = height
+    this.pictures.get([scene.info, scale.axis, width, height, inks, scene.allocatedMax], () => {
+      for (const canvas of [element, picture]) [canvas.width, canvas.height] = [width, height]
       drawPicture(this.pictureCtx, scene, scale, inks)
-      this.pictureKey = key
-      element.width = width
-      element.height = height
-    }
+    })
     const { ctx } = this
     ctx.setTransform(1, 0, 0, 1, 0, 0)
     ctx.clearRect(0, 0, width, height)

@@ -1,21 +1,20 @@
 // Moves of the window: each makes a new window from the one in the state and stores it.
 
-import type { ViewWindow } from '../../data/model'
-import { clamp, type Limits as ViewLimits, pan, zoomWithin } from '../../layout/viewport'
+import { clamp, type Limits as ViewLimits, pan, zoomWithin, type Rect } from '../../layout/viewport'
 import type { Range, State, Store } from '../../ui/state'
-import type { Box } from '../shared/pointer'
+import type { Box } from '../shared/plot-frame'
 import type { AxisScale } from '../shared/x-window'
-import { pixelToX, pixelToY, type Plot } from './frame'
+import { pixelToX, pixelToY } from './frame'
 
 export class Navigator {
   constructor(
     private readonly store: Store,
     private readonly limits: () => Limits | null,
-    private readonly plot: () => Plot | null,
+    private readonly plot: () => Box | null,
   ) {}
 
   /** The window in axis units and bytes; null until the axis has its data. */
-  window(): ViewWindow | null {
+  window(): Rect | null {
     const limits = this.limits()
     return limits && resolveWindow(this.store.state, limits)
   }
@@ -46,7 +45,7 @@ export class Navigator {
     })
   }
 
-  zoomToBox(box: Box): void {
+  zoomToBox(box: Rect): void {
     const plot = this.plot()
     if (!plot) return
     this.change((window) => {
@@ -77,7 +76,7 @@ export class Navigator {
     })
   }
 
-  private change(next: (window: ViewWindow, limits: Limits) => ViewWindow): void {
+  private change(next: (window: Rect, limits: Limits) => Rect): void {
     const limits = this.limits()
     if (limits) this.store.set(windowPatch(next(resolveWindow(this.store.state, limits), limits), limits))
   }
@@ -96,7 +95,7 @@ export function limitsOf(scale: AxisScale, yTop: number, yBottom = 0): Limits {
   return { scale, bounds: { x0: scale.x0, x1: scale.x1, y0: 0, y1: yTop }, yBottom, minXSpan: 1, minYSpan: MIN_BYTES }
 }
 
-export function resolveWindow(state: State, limits: Limits): ViewWindow {
+export function resolveWindow(state: State, limits: Limits): Rect {
   const { scale, bounds, yBottom } = limits
   const x: Range = state.x ? [scale.toAxis(state.x[0]), scale.toAxis(state.x[1])] : [bounds.x0, bounds.x1]
   const y: Range = state.y ?? [yBottom, bounds.y1]
@@ -104,7 +103,7 @@ export function resolveWindow(state: State, limits: Limits): ViewWindow {
 }
 
 /** The part of the state that shows a window. The full range is null, so that it stays full on the other axis too. */
-function windowPatch(window: ViewWindow, limits: Limits): { x: Range | null; y: Range | null } {
+function windowPatch(window: Rect, limits: Limits): { x: Range | null; y: Range | null } {
   const { scale, bounds, yBottom } = limits
   const { x0, x1, y0, y1 } = clamp(window, limits)
   const height = bounds.y1 - bounds.y0

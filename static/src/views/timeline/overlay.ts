@@ -1,16 +1,16 @@
 // The drawing over and around the picture: axes, curves, marks, the selection, and the box that is drawn.
 
+import type { Rect } from '../../layout/viewport'
 import { css } from '../shared/inks'
 import { RectList } from '../../gl/rects'
 import { formatCount } from '../../layout/format'
 import { byteTicks, type Tick } from '../../layout/ticks'
 import { h } from '../../ui/dom'
 import { FONT, sizeCanvas } from '../shared/canvas-view'
-import { drawXAxis, gapsWithin } from '../shared/plot-frame'
-import type { Box } from '../shared/pointer'
+import { drawXAxis, gapsWithin, type Box } from '../shared/plot-frame'
 import type { EventRange } from '../shared/range-sums'
 import { drawFailedRequests, drawMarks, type FailedRequest, failedRequests } from './marks'
-import { BOTTOM_STRIP, type Frame, type Plot, type Strips, TOP_STRIP, xToPixel, yToPixel } from './frame'
+import { BOTTOM_STRIP, type Frame, type Strips, TOP_STRIP, xToPixel, yToPixel } from './frame'
 import { Lines, PlotLabels } from './plot-labels'
 import { Outline } from './outline'
 
@@ -20,7 +20,7 @@ interface Pointed {
   select: number | null
   /** The selected range. */
   range: EventRange | null
-  box: Box | null
+  box: Rect | null
 }
 
 export class Overlay {
@@ -45,7 +45,7 @@ export class Overlay {
   }
 
   /** Clears the strips around the plot; from then on they are drawn on in the plot's coordinates. */
-  begin(plot: Plot, width: number): Strips {
+  begin(plot: Box, width: number): Strips {
     const { left, top, bottom } = this.strips
     prepare(left, 0, plot.top - 6, plot.left, plot.height + 12, plot)
     prepare(top, 0, 0, width, TOP_STRIP, plot)
@@ -74,7 +74,7 @@ export class Overlay {
 }
 
 /** Sizes and clears a strip, and moves its origin to the plot's corner. */
-function prepare(ctx: CanvasRenderingContext2D, x: number, y: number, width: number, height: number, plot: Plot): void {
+function prepare(ctx: CanvasRenderingContext2D, x: number, y: number, width: number, height: number, plot: Box): void {
   const { canvas } = ctx
   const ratio = sizeCanvas(canvas, width, height)
   canvas.style.transform = `translate(${x}px, ${y}px)`
@@ -112,7 +112,7 @@ function drawRange(frame: Frame, { first, last }: EventRange): void {
   for (const x of [x0, x1]) if (x >= 0 && x <= plot.width) rects.add(x - 0.75, 0, x + 0.75, plot.height)
 }
 
-function drawBox({ rects, plot, inks }: Frame, box: Box): void {
+function drawBox({ rects, plot, inks }: Frame, box: Rect): void {
   const clampX = (x: number): number => Math.min(plot.width, Math.max(0, x))
   const clampY = (y: number): number => Math.min(plot.height, Math.max(0, y))
   const x0 = clampX(Math.min(box.x0, box.x1))
@@ -139,12 +139,8 @@ function drawAxes(frame: Frame): void {
 
 /** Grid lines are drawn over the picture, too faint to be taken for borders of bands. */
 function drawYAxis(frame: Frame): void {
-  const {
-    rects,
-    plot,
-    inks,
-    strips: { left, top },
-  } = frame
+  const { rects, plot, inks } = frame
+  const { left, top } = frame.strips
   const { ticks, base } = yTicksOf(frame)
   rects.ink(inks.grid)
   left.fillStyle = css(inks.soft)

@@ -4,8 +4,10 @@
 // Where graphics are emulated, getting a WebGL context keeps the page busy for about half a second (Chromium 156 on two
 // cores, cold: 400 to 570 ms), all of which the reader would wait for a picture.
 
+import type { Box } from '../shared/plot-frame'
+import type { Rect } from '../../layout/viewport'
 import type { Drawn } from '../../controller'
-import type { Axis, TileKey, ViewWindow } from '../../data/model'
+import type { Axis, TileKey } from '../../data/model'
 import { Backdrop } from '../../gl/backdrop'
 import { GlContext } from '../../gl/context'
 import type { Address, Grid as CoverGrid } from '../../gl/cover'
@@ -19,7 +21,6 @@ import { FrameRequest } from '../../ui/frame-request'
 import type { DataClient } from '../../worker/data-client'
 import { shadeOf, stackColours, STACKS_AT_LEAST } from '../shared/colours'
 import type { BandPalette } from './band-colours'
-import type { Plot } from './frame'
 
 const NOTHING_DRAWN: Drawn = { level: 0, triangles: 0, exact: true, tiles: 0, pending: 0 }
 
@@ -87,7 +88,7 @@ export class Picture {
   }
 
   /** The canvas is the plot: its corners are the corners of the window. Call before drawing. */
-  place(plot: Plot, window: ViewWindow): void {
+  place(plot: Box, window: Rect): void {
     let ratio = devicePixelRatio || 1
     const isLarge = plot.width * plot.height * ratio * ratio > LARGE_PIXELS
     this.sharpness = isLarge && this.gl?.isSoftware && this.state === 'gl' && this.layer.moves(window) ? 2 : 1
@@ -117,7 +118,7 @@ export class Picture {
   }
 
   /** Draws the window's tiles over the background; no provider: the background alone. */
-  drawTiles(provider: TileProvider | null, window: ViewWindow): void {
+  drawTiles(provider: TileProvider | null, window: Rect): void {
     if (this.isLost) return
     const { width, height } = this.state === 'gl' ? this.glCanvas : this.flatCanvas
     if (provider)
@@ -134,7 +135,7 @@ export class Picture {
     if (this.state === 'flat' && (this.drawn.tiles > 0 || this.drawn.pending === 0)) this.raise()
   }
 
-  drawRects(rects: RectList, { width, height }: Plot): void {
+  drawRects(rects: RectList, { width, height }: Box): void {
     if (this.state !== 'gl')
       drawRectsFlat(this.flat, rects, this.flatCanvas.width / width, this.flatCanvas.height / height)
     else if (!this.gl!.isLost) this.backdrop!.draw(rects, width, height)

@@ -1,6 +1,7 @@
 // The labels that lie on the plot: how much a failed request wanted, and how much is reserved. None covers another, nor a
 // hatched block; the failed request's is placed first and is always there.
 
+import type { Rect } from '../../layout/viewport'
 import { formatBytes } from '../../layout/format'
 import { fill, h } from '../../ui/dom'
 import { CARDS } from '../../whatif/cards'
@@ -9,14 +10,6 @@ import { FONT } from '../shared/canvas-view'
 import type { RangeMax } from '../shared/scene'
 import type { FailedRequest } from './marks'
 import { type Frame, pixelToX, xToPixel, yToPixel } from './frame'
-
-/** Pixels of the plot. */
-interface LabelBox {
-  x0: number
-  y0: number
-  x1: number
-  y1: number
-}
 
 /** With its padding; the style sheet says the same. */
 const HEIGHT = 16
@@ -47,7 +40,7 @@ export class PlotLabels {
   }
 
   place(frame: Frame, failed: readonly FailedRequest[]): void {
-    const taken: LabelBox[] = [...failed]
+    const taken: Rect[] = [...failed]
     const named = failed.find(({ event }) => event === frame.moment) ?? failed[0]
     const request = named ? requestLabel(frame, named, failed) : null
     show(this.request, frame, request)
@@ -84,7 +77,8 @@ export class PlotLabels {
 
 interface Label {
   text: string
-  box: LabelBox
+  /** In pixels of the plot. */
+  box: Rect
 }
 
 function show(element: HTMLElement, { plot }: Frame, label: Label | null): void {
@@ -112,7 +106,7 @@ function widthOf({ strips: { top } }: Frame, text: string, font = FONT): number 
   return width
 }
 
-function overlaps(a: LabelBox, b: LabelBox, gap = GAP): boolean {
+function overlaps(a: Rect, b: Rect, gap = GAP): boolean {
   return a.x0 < b.x1 + gap && b.x0 < a.x1 + gap && a.y0 < b.y1 + gap && b.y0 < a.y1 + gap
 }
 
@@ -122,7 +116,7 @@ function requestLabel(frame: Frame, block: FailedRequest, failed: readonly Faile
   const text = `${block.isCut ? '↑ ' : ''}${formatBytes(block.bytes)} requested`
   const width = Math.min(plot.width, widthOf(frame, text, `600 ${FONT}`))
   const inside = (y: number): number => Math.min(plot.height - HEIGHT - 2, Math.max(2, y))
-  const boxAt = (x: number, y: number): LabelBox => ({ x0: x, y0: y, x1: x + width, y1: y + HEIGHT })
+  const boxAt = (x: number, y: number): Rect => ({ x0: x, y0: y, x1: x + width, y1: y + HEIGHT })
   const middle = inside((block.y0 + block.y1 - HEIGHT) / 2)
   const last = Math.max(0, Math.min(plot.width - width, block.x0))
   const boxes = [
@@ -146,7 +140,7 @@ function requestLabel(frame: Frame, block: FailedRequest, failed: readonly Faile
  * How much is reserved at the right end of the window: there, or left of what lies there already, over the line, under it, or
  * close by. Null where no place is left. Where the line is out of sight upwards it says so: a line that is not there tells nothing.
  */
-function reservedLabel(frame: Frame, taken: readonly LabelBox[]): Label | null {
+function reservedLabel(frame: Frame, taken: readonly Rect[]): Label | null {
   const { plot } = frame
   const end = reservedAtEnd(frame)
   if (!end) return null

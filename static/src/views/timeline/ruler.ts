@@ -1,11 +1,11 @@
 // The ruler: bytes, events and time between two points of the timeline. The link stores it as
 // timeline.ruler=event..event,byte..byte (from the first point to the second).
 
+import type { Rect } from '../../layout/viewport'
 import { formatBytes, formatDuration } from '../../layout/format'
 import { eventToUs } from '../../layout/ticks'
 import { type Frame, pixelToX, pixelToY, xToPixel, yToPixel } from './frame'
 import type { Scene } from '../shared/scene'
-import type { Box } from '../shared/pointer'
 import { fill, h } from '../../ui/dom'
 import { plural } from '../../ui/format'
 import type { Store } from '../../ui/state'
@@ -93,7 +93,7 @@ export class Ruler {
   }
 
   /** Between two corners of a box in pixels of the plot. */
-  set(frame: Frame, box: Box): void {
+  set(frame: Frame, box: Rect): void {
     this.store.setOption(RULER, writeRuler(pointsOf(frame, box)))
   }
 
@@ -106,7 +106,7 @@ export class Ruler {
   }
 
   /** Draws the ruler being dragged, else the one in the link. */
-  draw(frame: Frame, box: Box | null): void {
+  draw(frame: Frame, box: Rect | null): void {
     const points = box && this.isOn ? pointsOf(frame, box) : readRuler(this.store.state.options[RULER])
     const { element } = this
     element.hidden = points === null
@@ -138,7 +138,7 @@ export class Ruler {
   }
 }
 
-function pointsOf(frame: Frame, box: Box): RulerPoints {
+function pointsOf(frame: Frame, box: Rect): RulerPoints {
   const event = (x: number): number => frame.scale.toEvent(pixelToX(frame, clip(x, frame.plot.width)))
   const byte = (y: number): number => pixelToY(frame, clip(y, frame.plot.height))
   return { e0: event(box.x0), e1: event(box.x1), b0: byte(box.y0), b1: byte(box.y1) }

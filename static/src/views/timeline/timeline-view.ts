@@ -1,5 +1,6 @@
 // The timeline: every allocation stacked over events or time. Draws what the state says and turns input into new states.
 
+import type { Rect } from '../../layout/viewport'
 import type { DataClient } from '../../worker/data-client'
 import type { DeviceData, Stacks } from '../../data/model'
 import type { Drawn } from '../../controller'
@@ -11,6 +12,7 @@ import { CLOSED, RANGE, type State, type Store } from '../../ui/state'
 import { isDark } from '../../ui/theme'
 import type { Matches } from '../../search/matches'
 import type { Colouring } from '../colouring'
+import { Memo } from '../memo'
 import { BandColours } from './band-colours'
 import { type Inks, readInks } from '../shared/inks'
 import { type Frame, layOut, pixelToX } from './frame'
@@ -20,7 +22,7 @@ import { Minimap } from './minimap'
 import { type Limits, limitsOf, Navigator, resolveWindow } from './navigator'
 import { Overlay } from './overlay'
 import { Picture, tileProvider } from './picture'
-import { type Box, PointerInput } from '../shared/pointer'
+import { PointerInput } from '../shared/pointer'
 import { allocationItems, openMenu } from '../shared/context-menu'
 import { rangeOf, readEventRange, writeEventRange } from '../shared/range-sums'
 import { Scene } from '../shared/scene'
@@ -59,12 +61,9 @@ export class TimelineView {
   private readonly minimap: Minimap
   private readonly pointer: PointerInput
   private scene: Scene | null = null
-  private provider: TileProvider | null = null
-  /** Axis, and the greatest height of the stack. */
-  private providerKey = ''
+  private readonly providers = new Memo<TileProvider>()
   private inks: Inks | null = null
-  private themeKey = ''
-  private box: Box | null = null
+  private box: Rect | null = null
   private minTop = 0
 
   constructor(
@@ -145,7 +144,6 @@ export class TimelineView {
     if (this.scene?.info.index !== index) {
       this.scene = new Scene(this.client.devices[index])
       this.scene.keepsReserved = this.keepsReserved(index)
-      this.provider = null
       this.bands.set(null, null)
       this.picture.keepOnly(index)
       // The worker starts on the coarsest tile while this thread is still busy with the first frame, which requests it again.
@@ -190,7 +188,6 @@ export class TimelineView {
   /** Call when the theme has changed. */
   themeChanged(): void {
     this.inks = null
-    this.themeKey = ''
     this.requestFrame()
   }
 
@@ -277,12 +274,12 @@ export class TimelineView {
     return limitsOf(scale, Math.max(scene.yTop, this.minTop), scene.yBottom(store.state.options[FOLD]))
   }
 
-  private setBox(box: Box | null): void {
+  private setBox(box: Rect | null): void {
     this.box = box
     this.requestFrame()
   }
 
-  private boxDone(box: Box): void {
+  private boxDone(box: Rect): void {
     if (!this.ruler.isOn) this.navigator.zoomToBox(box)
     else if (this.overlay.frame) this.ruler.set(this.overlay.frame, box)
   }
@@ -358,7 +355,6 @@ export class TimelineView {
       rects,
       strips: this.overlay.begin(plot, width),
       scene: this.scene,
-      axis: scale.axis,
       scale,
       window,
       plot,
@@ -374,36 +370,25 @@ export class TimelineView {
     })
     this.ruler.draw(frame, this.box?.y0 === -Infinity ? null : this.box)
     this.picture.drawRects(rects, plot)
-    this.tracks.draw(this.scene, scale, window, plot, inks, isDark(state.theme))
-    this.minimap.draw(
-      this.scene,
-      scale,
-      window,
-      inks,
-      { left: plot.left, right: width - plot.left - plot.width },
-      this.themeKey,
-    )
+    this.tracks.draw(frame, isDark(state.theme))
+    this.minimap.draw(frame, width - plot.left - plot.width)
     this.hover.draw(frame, this.box !== null)
     this.onDrawn()
     this.hover.showTooltip(frame)
   }
 
   private providerFor({ scale }: Limits): TileProvider | null {
-    const { info } = this.scene!
+    const { info, shownPeak } = this.scene!
     if (info.allocations === 0) return null
-    const height = Math.max(info.peak_bytes, this.scene!.shownPeak)
-    const key = `${scale.axis} ${height}`
-    if (!this.provider || this.providerKey !== key) {
-      this.provider = tileProvider(this.client, info.index, scale.axis, scale.grid, height)
-      this.providerKey = key
-    }
-    return this.provider
+    const height = Math.max(info.peak_bytes, shownPeak)
+    return this.providers.get([this.scene, scale.axis, height], () =>
+      tileProvider(this.client, info.index, scale.axis, scale.grid, height),
+    )
   }
 
   private prepareTheme(state: State): Inks {
     const dark = isDark(state.theme)
     this.inks ??= readInks(this.element, dark)
-    this.themeKey = dark ? 'dark' : 'light'
     const { panel } = this.inks
     this.picture.colour(this.bands.update(this.scene!.info.index, state, dark, panel, this.scene!.shown), panel)
     return this.inks

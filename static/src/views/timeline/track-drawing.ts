@@ -8,13 +8,13 @@ import type { Track } from '../../steps/spans'
 import { fitted } from '../shared/canvas-view'
 import { oklch } from '../shared/colours'
 import type { AxisScale } from '../shared/x-window'
-import type { Plot } from './frame'
+import type { Box } from '../shared/plot-frame'
 import { countOf, nameOf, type Piece, WHAT } from './span-text'
 
 interface Row {
   track: Track
   pieces: readonly Piece[]
-  plot: Plot
+  plot: Box
   y: number
   height: number
   /** In the margin; "" for none. */

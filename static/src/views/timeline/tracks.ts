@@ -8,11 +8,9 @@ import { type Track, tracksOf } from '../../steps/spans'
 import { h } from '../../ui/dom'
 import type { Store } from '../../ui/state'
 import type { DataClient } from '../../worker/data-client'
-import type { Inks } from '../shared/inks'
-import type { Plot } from './frame'
 import type { Navigator } from './navigator'
-import type { AxisScale } from '../shared/x-window'
 import type { Scene } from '../shared/scene'
+import type { Frame } from './frame'
 import { Tooltip } from '../shared/tooltip'
 import { drawRow, edgesOf, piecesOf } from './track-drawing'
 import type { Piece } from './span-text'
@@ -31,10 +29,7 @@ const MOST = 0.5
 const MARGIN = 0.04
 
 interface Shown {
-  scene: Scene
-  scale: AxisScale
-  window: { x0: number; x1: number }
-  plot: Plot
+  frame: Frame
   rows: { track: Track; pieces: Piece[] }[]
 }
 
@@ -124,21 +119,12 @@ export class Tracks {
     return changed
   }
 
-  draw(
-    scene: Scene,
-    scale: AxisScale,
-    window: { x0: number; x1: number },
-    plot: Plot,
-    inks: Inks,
-    dark: boolean,
-  ): void {
+  draw(frame: Frame, dark: boolean): void {
+    const { scene, scale, window, plot, inks } = frame
     const { canvas, ctx } = this
     const rows = this.element.hidden || canvas.hidden ? [] : this.tracks.slice(0, this.rowCount)
     this.shown = {
-      scene,
-      scale,
-      window,
-      plot,
+      frame,
       rows: rows.map((track) => ({ track, pieces: piecesOf(track, scale, window, plot.width) })),
     }
     if (rows.length === 0) return this.tooltip.hide()
@@ -200,7 +186,7 @@ export class Tracks {
     const rows = this.shown?.rows ?? []
     return {
       rows: this.tracks.length,
-      broken: this.shown ? describeBroken(this.shown.scene) : '',
+      broken: this.shown ? describeBroken(this.shown.frame.scene) : '',
       shown: rows.map(({ track, pieces }) => ({
         kind: track.kind,
         spans: Array.from(track.first, (first, i) => ({
@@ -211,7 +197,7 @@ export class Tracks {
         })),
         pieces,
       })),
-      steps: this.shown && stepRanges(this.shown.scene.info)?.names.length,
+      steps: this.shown && stepRanges(this.shown.frame.scene.info)?.names.length,
     }
   }
 
@@ -266,7 +252,7 @@ export class Tracks {
     const { pointer, shown } = this
     if (!pointer || !shown) return null
     const row = Math.floor(pointer.y / ROW)
-    const x = pointer.x - shown.plot.left
+    const x = pointer.x - shown.frame.plot.left
     const found = shown.rows[row]?.pieces
       .filter((piece) => piece.x0 - 2 <= x && x <= piece.x1 + 2)
       .sort((a, b) => outside(a, x) - outside(b, x))[0]
@@ -282,14 +268,15 @@ export class Tracks {
 
   /** Zooms to spans of a row; one alone is marked, and named to screen readers. */
   private choose(row: number, from: number, to: number): void {
-    const { scale, rows } = this.shown!
+    const { frame, rows } = this.shown!
+    const { scale } = frame
     const { track } = rows[row]
     this.store.setOption('timeline.span', from === to ? `${this.store.state.device}.${row}.${from}` : null)
     const [x0, x1] = [edgesOf(track, from, scale)[0], edgesOf(track, to, scale)[1]]
     const margin = Math.max((x1 - x0) * MARGIN, scale.axis === 'event' ? 0.5 : 1)
     this.navigator.showX(x0 - margin, x1 + margin)
     if (from === to)
-      this.live.textContent = describePiece(this.shown!.scene, track, { x0: 0, x1: 0, from, to })
+      this.live.textContent = describePiece(frame.scene, track, { x0: 0, x1: 0, from, to })
         .map(({ text }) => text)
         .join(', ')
   }

@@ -8,7 +8,8 @@ import { type Cell, cellAt, childrenOf, firstBranch, layoutFlame, weightOf } fro
 import { type PathOptions, Paths } from '../src/flame/paths'
 import { FlameTree, type Node } from '../src/flame/tree'
 import { weigh } from '../src/flame/weigh'
-import { blend, FrameColours, inkOn, originOf } from '../src/views/flame/colours'
+import { FrameColours, inkOn, originOf } from '../src/views/flame/colours'
+import { mix } from '../src/views/shared/inks'
 import { moved } from '../src/views/flame/cursor'
 import { clip, wordsIn } from '../src/views/flame/painter'
 import { random } from './trace'
@@ -486,7 +487,7 @@ test('text is cut to its room, and read on every colour', () => {
     const colours = new FrameColours(dark)
     const grounds = Array.from({ length: 300 }, (_, i) => colours.of(`package ${i}`))
     for (let i = -10; i <= 10; i++) grounds.push(colours.change(10 + i, 10 - i))
-    for (const ground of [...grounds, colours.plain, blend(colours.plain, [0, 0, 0], 0.5)]) {
+    for (const ground of [...grounds, colours.plain, mix(colours.plain, [0, 0, 0], 0.5)]) {
       const [a, b] = [light(inkOn(ground)), light(`rgb(${ground.join(' ')})`)].sort((x, y) => y - x)
       assert.ok((a + 0.05) / (b + 0.05) >= 4.5, `${ground}`)
     }

@@ -3,6 +3,7 @@
 import type { DeviceData } from '../data/model'
 import { type AddressSpace, addressSpaceOf } from './address'
 import { type SegmentHistory, segmentHistory } from './segment-history'
+import { remembered } from '../data/remembered'
 
 export interface Neighbours {
   /** Address of the segment's first byte, and its bytes then. */
@@ -17,12 +18,10 @@ const cache = new WeakMap<DeviceData, { space: AddressSpace; history: SegmentHis
 
 /** A device's segments over time, and the numbers of its addresses; made once. */
 export function historyOf(data: DeviceData): { space: AddressSpace; history: SegmentHistory } {
-  let known = cache.get(data)
-  if (!known) {
+  return remembered(cache, data, () => {
     const space = addressSpaceOf(data)
-    cache.set(data, (known = { space, history: segmentHistory(data, data.info, space) }))
-  }
-  return known
+    return { space, history: segmentHistory(data, data.info, space) }
+  })
 }
 
 /** At the position at which it is born; null where the file has no segment around it. */

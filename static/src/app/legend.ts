@@ -16,6 +16,7 @@ import type { Page } from './page'
 import type { Split } from './split'
 import type { Stage } from './stage'
 import { colourTitle } from './toolbar'
+import { remembered } from '../data/remembered'
 
 /** Rows of entries; what they have no place for is counted. */
 const ROWS = 3
@@ -221,10 +222,9 @@ export class Legend {
     total: number,
     query: string,
   ): HTMLElement {
-    let entry = this.elements.get(key)
     const keyQuery = colouring.queryOf(key)
     const name = colouring.nameOf(key)
-    if (!entry) {
+    const entry = remembered(this.elements, key, () => {
       const numbers = h('span', { class: 'legend-numbers' })
       const button = h(
         'button',
@@ -238,9 +238,8 @@ export class Legend {
         // Besides the highlight, the stack with the most bytes of it is shown beside the picture.
         this.page.store.set({ query: isClearing ? '' : keyQuery!, stack: isClearing ? null : this.stackOf(key) })
       })
-      entry = { item: h('li', {}, button), button, numbers }
-      this.elements.set(key, entry)
-    }
+      return { item: h('li', {}, button), button, numbers }
+    })
     const isPressed = keyQuery !== null && query === keyQuery
     const bytes = formatBytes(held.bytes[key])
     const share = formatShare(held.bytes[key], total)

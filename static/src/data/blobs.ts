@@ -3,6 +3,7 @@
 import { decodeBase85 } from './base85'
 import { brotli, brotliNow } from './brotli'
 import { DecodedBlob } from './columns'
+import { remembered } from './remembered'
 
 export class BlobStore {
   private readonly decoded = new Map<string, DecodedBlob>()
@@ -13,29 +14,18 @@ export class BlobStore {
 
   /** Decodes synchronously, on this thread. */
   now(name: string): DecodedBlob {
-    let blob = this.decoded.get(name)
-    if (!blob) {
-      blob = new DecodedBlob(brotliNow(this.bytes(name)))
-      this.decoded.set(name, blob)
-    }
-    return blob
+    return remembered(this.decoded, name, () => new DecodedBlob(brotliNow(this.bytes(name))))
   }
 
   /** The same by the browser's own decoder, where it has one. */
   async get(name: string): Promise<DecodedBlob> {
     const ready = this.decoded.get(name)
     if (ready) return ready
-    let pending = this.pending.get(name)
-    if (!pending) {
-      pending = brotli(this.bytes(name)).then((decoded) => {
-        const blob = this.decoded.get(name) ?? new DecodedBlob(decoded)
-        this.decoded.set(name, blob)
-        this.pending.delete(name)
-        return blob
-      })
-      this.pending.set(name, pending)
-    }
-    return pending
+    return remembered(this.pending, name, async () => {
+      const decoded = await brotli(this.bytes(name))
+      this.pending.delete(name)
+      return remembered(this.decoded, name, () => new DecodedBlob(decoded))
+    })
   }
 
   /** The text in a blob that holds code. */

@@ -2,6 +2,7 @@
 
 import { allocatedCurve } from './device'
 import type { DeviceData, DeviceInfo, Frame, Stacks } from './model'
+import { remembered } from './remembered'
 
 interface HeldByCategory {
   /** Index into info.categories. */
@@ -34,18 +35,15 @@ export function heldByCategory(data: DeviceData, position: number): HeldByCatego
 export function heldByLine(data: DeviceData, stacks: Stacks, position: number): HeldByLine[] {
   const ofStack = new Map<number, { bytes: number; count: number }>()
   for (const id of liveAt(data, position)) {
-    const row = ofStack.get(data.stack[id])
-    if (row) {
-      row.bytes += data.size[id]
-      row.count++
-    } else ofStack.set(data.stack[id], { bytes: data.size[id], count: 1 })
+    const row = remembered(ofStack, data.stack[id], () => ({ bytes: 0, count: 0 }))
+    row.bytes += data.size[id]
+    row.count++
   }
   const lines = new Map<string, HeldByLine & { most: number }>()
   for (const [stack, { bytes, count }] of ofStack) {
     const frame = stacks.top(stack)
     const key = frame ? `${frame.name}\n${frame.filename}\n${frame.line}` : ''
-    let line = lines.get(key)
-    if (!line) lines.set(key, (line = { frame, bytes: 0, count: 0, stack, stacks: 0, most: -1 }))
+    const line = remembered(lines, key, () => ({ frame, bytes: 0, count: 0, stack, stacks: 0, most: -1 }))
     line.bytes += bytes
     line.count += count
     line.stacks++
@@ -90,8 +88,7 @@ export function stackShares(
   const shares = new Map<number, StackShare>()
   for (let id = 0; id < N; id++) {
     if (!passes(id)) continue
-    let share = shares.get(stack[id])
-    if (!share) shares.set(stack[id], (share = { stack: stack[id], live: 0, bytes: 0 }))
+    const share = remembered(shares, stack[id], () => ({ stack: stack[id], live: 0, bytes: 0 }))
     share.bytes += size[id]
     if (start[id] <= position && end[id] > position) share.live += size[id]
   }

@@ -4,6 +4,7 @@
 import type { Frame } from '../data/model'
 import type { Paths } from './paths'
 import type { FlameTree, Node } from './tree'
+import { remembered } from '../data/remembered'
 
 export interface ExportNames {
   /** A frame that stands for a key. */
@@ -66,18 +67,12 @@ function foldedName({ name, filename, line }: Frame, lines: boolean): string {
 export function speedscopeJson(tree: FlameTree, node: Node, names: ExportNames, title: string): string {
   const index = new Map<number, number>()
   const frames: { name: string; file?: string; line?: number }[] = []
-  const frameIndex = (key: number): number => {
-    let at = index.get(key)
-    if (at === undefined) {
-      index.set(key, (at = frames.length))
+  const frameIndex = (key: number): number =>
+    remembered(index, key, () => {
       const { name, filename, line } = names.frameOf(key)
-      frames.push({
-        name: name || '?',
-        ...(filename && filename !== '??' && { file: filename, ...(names.lines && line > 0 && { line }) }),
-      })
-    }
-    return at
-  }
+      const place = filename && filename !== '??' && { file: filename, ...(names.lines && line > 0 && { line }) }
+      return frames.push({ name: name || '?', ...place }) - 1
+    })
   let noStack = -1
   const paths = foldedPaths(tree, node).map(({ keys, value, loss }) => {
     if (keys.length === 0 && noStack < 0) noStack = frames.push({ name: NO_STACK }) - 1

@@ -3,6 +3,7 @@
 // in either direction, where a tree of objects would have millions of nodes from the innermost frame outwards.
 
 import type { StackTrie } from '../data/model'
+import { remembered } from '../data/remembered'
 
 /** Where the tree starts: at the outermost frame, or at the innermost. */
 export type Root = 'root' | 'leaf'
@@ -179,15 +180,9 @@ function keysOf(trie: StackTrie, merge: Merge): { keyOf: Int32Array; frameOfKey:
   const frameOfKey: number[] = []
   const known = new Map<number, Map<number | string, number>>()
   for (let frame = 0; frame < name.length; frame++) {
-    let byFile = known.get(name[frame])
-    if (!byFile) known.set(name[frame], (byFile = new Map()))
+    const byFile = remembered(known, name[frame], () => new Map<number | string, number>())
     const place = merge === 'function' ? file[frame] : `${file[frame]}:${line[frame]}`
-    let key = byFile.get(place)
-    if (key === undefined) {
-      byFile.set(place, (key = frameOfKey.length))
-      frameOfKey.push(frame)
-    }
-    keyOf[frame] = key
+    keyOf[frame] = remembered(byFile, place, () => frameOfKey.push(frame) - 1)
   }
   return { keyOf, frameOfKey: Int32Array.from(frameOfKey) }
 }

@@ -5,6 +5,7 @@
 import type { DecodedBlob } from '../data/columns'
 import type { JobAxis, JobManifest } from '../data/contracts'
 import { fitOf } from './statistics'
+import { remembered } from '../data/remembered'
 
 export type Metric = 'allocated' | 'reserved' | 'unused' | 'free'
 export const METRICS: readonly Metric[] = ['allocated', 'reserved', 'unused', 'free']
@@ -179,24 +180,16 @@ export class JobData {
 
   /** The greatest value in each cell; of free memory the smallest. */
   matrix(key: JobAxis['key'], metric: Metric): HeatMatrix {
-    const name = `${key}.${metric}`
-    let cached = this.matrices.get(name)
-    if (!cached) {
-      cached = metric === 'free' ? this.freeMatrix(key) : this.readMatrix(key, metric)
-      this.matrices.set(name, cached)
-    }
-    return cached
+    return remembered(this.matrices, `${key}.${metric}`, () =>
+      metric === 'free' ? this.freeMatrix(key) : this.readMatrix(key, metric),
+    )
   }
 
   /** The expected value of each cell from the rest of its group, row-major. */
   expected(key: JobAxis['key'], metric: Metric): Float64Array {
-    const name = `${key}.${metric}`
-    let made = this.expectations.get(name)
-    if (!made) {
-      made = expectedCells(this.matrix(key, metric), this.groups, this.rank)
-      this.expectations.set(name, made)
-    }
-    return made
+    return remembered(this.expectations, `${key}.${metric}`, () =>
+      expectedCells(this.matrix(key, metric), this.groups, this.rank),
+    )
   }
 
   private readMatrix(key: JobAxis['key'], metric: Metric): HeatMatrix {

@@ -2,6 +2,7 @@
 // thinner than a pixel.
 
 import type { Times } from '../data/model'
+import { remembered } from '../data/remembered'
 
 export interface Gap {
   /** µs of the clock at its ends. */
@@ -32,9 +33,7 @@ const known = new WeakMap<Times, AxisClock>()
 
 /** `clockUs` must not descend. The same object for the same array. */
 export function axisClock(clockUs: Times): AxisClock {
-  let made = known.get(clockUs)
-  if (!made) known.set(clockUs, (made = makeClock(clockUs)))
-  return made
+  return remembered(known, clockUs, () => makeClock(clockUs))
 }
 
 function makeClock(clockUs: Times): AxisClock {

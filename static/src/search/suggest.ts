@@ -6,6 +6,7 @@ import { stepRanges } from '../steps/steps'
 import { type Field, FIELDS, fold, isField, MOMENTS, ORIGINS, POOLS, PREEXISTING, SOURCES } from './fields'
 import { BLANKS } from './grammar'
 import { StackTexts } from './texts'
+import { remembered } from '../data/remembered'
 
 export interface Suggestion {
   /** The text in the list. */
@@ -157,9 +158,7 @@ const peaks = new WeakMap<DeviceData, AtPeak>()
 
 /** Bytes at the peak by category, function and file; runtime noise is left out. Made once for a device. */
 function atPeak({ data, stacks, info }: Source): AtPeak {
-  let atPeak = peaks.get(data)
-  if (!atPeak) peaks.set(data, (atPeak = heldAtPeak(data, stacks, info)))
-  return atPeak
+  return remembered(peaks, data, () => heldAtPeak(data, stacks, info))
 }
 
 function heldAtPeak(data: DeviceData, stacks: Stacks, info: DeviceInfo): AtPeak {

@@ -3,6 +3,7 @@
 
 import type { Stacks, StackTrie } from '../data/model'
 import { fold, type Text } from './fields'
+import { remembered } from '../data/remembered'
 
 /** Answers that are cached; each has a byte for every stack. */
 const MOST_ANSWERS = 64
@@ -50,9 +51,7 @@ export class StackTexts {
 
   /** The texts of these stacks, which are folded when they are first requested. */
   static of(stacks: Stacks): StackTexts {
-    let texts = StackTexts.cache.get(stacks)
-    if (!texts) StackTexts.cache.set(stacks, (texts = new StackTexts(stacks.trie)))
-    return texts
+    return remembered(StackTexts.cache, stacks, () => new StackTexts(stacks.trie))
   }
 
   /** 1 for each stack with a frame whose file, function or either holds a text. */
@@ -114,7 +113,5 @@ const lists = new WeakMap<readonly string[], Folded>()
 
 /** 1 for each text of a list that holds the parts. The list must not change. */
 export function textsHaving(list: readonly string[], parts: readonly string[]): Uint8Array {
-  let folded = lists.get(list)
-  if (!folded) lists.set(list, (folded = new Folded(list)))
-  return folded.having(parts)
+  return remembered(lists, list, () => new Folded(list)).having(parts)
 }

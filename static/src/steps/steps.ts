@@ -2,6 +2,7 @@
 // (snapreport/timeline/steps.py) and writes them into the manifest, so that the page and Python agree.
 
 import type { DeviceData, DeviceInfo } from '../data/model'
+import { remembered } from '../data/remembered'
 
 /** Ascending and without overlap. */
 export interface Steps {
@@ -20,13 +21,10 @@ const cache = new WeakMap<DeviceData, Steps | null>()
 
 /** Null where no steps are known. O(N) the first time, then kept. */
 export function stepsOf(info: DeviceInfo, data: DeviceData): Steps | null {
-  let steps = cache.get(data)
-  if (steps === undefined) {
+  return remembered(cache, data, () => {
     const ranges = stepRanges(info)
-    steps = ranges && { ...ranges, of: stepOfEach(ranges, data.start) }
-    cache.set(data, steps)
-  }
-  return steps
+    return ranges && { ...ranges, of: stepOfEach(ranges, data.start) }
+  })
 }
 
 /** The steps alone, before the columns have arrived. */

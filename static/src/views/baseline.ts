@@ -3,6 +3,7 @@
 import { positionOf } from '../data/held-memory'
 import type { DeviceData, DiffDevice } from '../data/model'
 import type { DataClient } from '../worker/data-client'
+import { remembered } from '../data/remembered'
 
 export interface Baseline {
   pair: DiffDevice
@@ -42,19 +43,13 @@ export function makeBaseline(
   name: string | undefined,
 ): Baseline {
   const moment = pair.moments.find((one) => one.name.replace(' ', '-') === name) ?? pair.moments[0]
-  let cached = cache.get(home)
-  if (!cached) cache.set(home, (cached = new Map()))
-  let baseline = cached.get(moment)
-  if (!baseline) {
-    baseline = {
-      pair,
-      moment,
-      before,
-      home,
-      beforePosition: positionOf(client.devices[pair.before], moment.before),
-      afterPosition: positionOf(client.devices[pair.after], moment.after),
-    }
-    cached.set(moment, baseline)
-  }
-  return baseline
+  const cached = remembered(cache, home, () => new Map())
+  return remembered(cached, moment, () => ({
+    pair,
+    moment,
+    before,
+    home,
+    beforePosition: positionOf(client.devices[pair.before], moment.before),
+    afterPosition: positionOf(client.devices[pair.after], moment.after),
+  }))
 }

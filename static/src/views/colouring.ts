@@ -5,6 +5,7 @@ import type { ColourBy } from '../ui/state'
 import { type Keys, keysOf, whyNot } from './colours/keys'
 import { stackColours, STACKS_AT_LEAST } from './shared/colours'
 import { nameOfStack } from './shared/describe'
+import { remembered } from '../data/remembered'
 
 export { whyNot }
 
@@ -37,17 +38,12 @@ const cache = new WeakMap<DeviceData, Map<ColourBy, CachedKeys>>()
 let versions = 0
 
 export function makeColouring(data: DeviceData, stacks: Stacks, by: ColourBy, dark: boolean): Colouring {
-  let ofDevice = cache.get(data)
-  if (!ofDevice) cache.set(data, (ofDevice = new Map()))
-  let keys = ofDevice.get(by)
-  if (!keys) {
-    keys = {
-      ...keysOf(data, stacks, by, (stack) => nameOfStack(stacks, stack)),
-      hatched: by === 'category' ? inferredOf(data) : null,
-      version: ++versions,
-    }
-    ofDevice.set(by, keys)
-  }
+  const ofDevice = remembered(cache, data, () => new Map())
+  const keys = remembered(ofDevice, by, () => ({
+    ...keysOf(data, stacks, by, (stack) => nameOfStack(stacks, stack)),
+    hatched: by === 'category' ? inferredOf(data) : null,
+    version: ++versions,
+  }))
   return {
     by,
     version: keys.version,

@@ -2,6 +2,7 @@
 
 import { LARGE_BUFFER, MIN_LARGE_ALLOC, ROUND_LARGE, SMALL_BUFFER, SMALL_SIZE } from '../allocator/facts'
 import { firstWhere } from '../layout/binary-search'
+import { remembered } from '../data/remembered'
 
 /** Actions of segment events. */
 export const SEGMENT_ALLOC = 0
@@ -61,7 +62,7 @@ export class BlockPool {
 
   insert(block: Block): void {
     this.addresses.add(block.address)
-    const blocks = listOf(this.free, block.stream)
+    const blocks = remembered(this.free, block.stream, () => [])
     blocks.splice(firstNotBelow(blocks, block.size, block.rank, block.address), 0, block)
     block.age = this.requests
   }
@@ -79,7 +80,7 @@ export class BlockPool {
 
   insertUnmapped(block: Block): void {
     this.addresses.add(block.address)
-    const blocks = listOf(this.unmapped, block.stream)
+    const blocks = remembered(this.unmapped, block.stream, () => [])
     blocks.splice(firstAtOrAbove(blocks, block.address), 0, block)
   }
 
@@ -93,15 +94,6 @@ export class BlockPool {
     const streams = [...this.free.keys()].sort((a, b) => a - b)
     return streams.flatMap((stream) => this.free.get(stream)!)
   }
-}
-
-function listOf(lists: Map<number, Block[]>, stream: number): Block[] {
-  let list = lists.get(stream)
-  if (!list) {
-    list = []
-    lists.set(stream, list)
-  }
-  return list
 }
 
 /** The first of `blocks` that is not below (size, rank, address). */

@@ -15,6 +15,7 @@ import type { DataClient, OnProgress, ReplayRequest } from './data-client'
 import { MAIN } from './engine'
 import { type Link, openLink } from './link'
 import { type CheckedTrace, type RequestKind, type Requests, TileCancelled, type ToWorker } from './protocol'
+import { remembered } from '../data/remembered'
 
 /** The blobs of the document: their names, and the text of each. */
 export interface BlobTexts {
@@ -101,7 +102,7 @@ class LinkedClient implements DataClient {
   private readonly timesPending = new Map<number, Promise<void>>()
   private readonly replaysPending = new Map<number, Promise<Replay>>()
   private readonly tilesPending = new Map<string, { id: number; mesh: Promise<TileMesh> }>()
-  private readonly traces = new Map<number, CheckedTrace>()
+  private readonly traces = new Map<number, Promise<CheckedTrace>>()
   private stacksRead: Stacks | undefined
   private stacksPending: Promise<Stacks> | undefined
   private sourcePending: Promise<SourceLines | null> | undefined
@@ -139,29 +140,21 @@ class LinkedClient implements DataClient {
   device(index: number): Promise<DeviceData> {
     const here = this.devicesRead.get(index)
     if (here) return Promise.resolve(here)
-    let pending = this.devicesPending.get(index)
-    if (!pending) {
-      pending = this.requests.ask('device', index).reply.then(({ columns, timeUs }) => {
-        this.devicesPending.delete(index)
-        // A synchronous call may have read it meanwhile: there is one object per device.
-        const d = this.devicesRead.get(index) ?? this.addDevice(columns)
-        if (timeUs !== undefined) this.addTimes(d, timeUs)
-        return d
-      })
-      this.devicesPending.set(index, pending)
-    }
-    return pending
+    return remembered(this.devicesPending, index, async () => {
+      const { columns, timeUs } = await this.requests.ask('device', index).reply
+      this.devicesPending.delete(index)
+      // A synchronous call may have read it meanwhile: there is one object per device.
+      const d = this.devicesRead.get(index) ?? this.addDevice(columns)
+      if (timeUs !== undefined) this.addTimes(d, timeUs)
+      return d
+    })
   }
 
   replay(index: number): Promise<Replay> {
-    let pending = this.replaysPending.get(index)
-    if (!pending) {
-      pending = this.device(index).then(async (data) =>
-        completeReplay(data, await this.requests.ask('replay', { device: index, places: placesOf(data) }).reply),
-      )
-      this.replaysPending.set(index, pending)
-    }
-    return pending
+    return remembered(this.replaysPending, index, async () => {
+      const data = await this.device(index)
+      return completeReplay(data, await this.requests.ask('replay', { device: index, places: placesOf(data) }).reply)
+    })
   }
 
   async largestFree(index: number): Promise<Float64Array> {
@@ -197,24 +190,16 @@ class LinkedClient implements DataClient {
     }
   }
 
-  private async traceOf(index: number): Promise<CheckedTrace> {
-    let known = this.traces.get(index)
-    if (!known) {
+  private traceOf(index: number): Promise<CheckedTrace> {
+    return remembered(this.traces, index, async () => {
       const replay = await this.replay(index)
       const { settings } = this.manifest.snapshots[replay.data.info.snapshot] ?? {}
-      known = { trace: traceOf(replay.data, replay, settings), check: null }
-      this.traces.set(index, known)
-    }
-    return known
+      return { trace: traceOf(replay.data, replay, settings), check: null }
+    })
   }
 
   times(index: number): Promise<void> {
-    let pending = this.timesPending.get(index)
-    if (!pending) {
-      pending = this.fetchTimes(index)
-      this.timesPending.set(index, pending)
-    }
-    return pending
+    return remembered(this.timesPending, index, () => this.fetchTimes(index))
   }
 
   async identity(): Promise<Uint32Array> {

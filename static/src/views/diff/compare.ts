@@ -4,6 +4,7 @@ import type { DeviceData, Frame, Stacks } from '../../data/model'
 import { isOwn } from '../../data/own-frames'
 import type { Baseline } from '../baseline'
 import { callersOf, withCallers } from '../shared/callers'
+import { remembered } from '../../data/remembered'
 
 export type Group = 'stack' | 'function' | 'file' | 'category'
 export const GROUPS: readonly Group[] = ['stack', 'function', 'file', 'category']
@@ -157,12 +158,8 @@ function merged(rows: readonly Row[], stacks: Stacks, group: 'function' | 'file'
   for (const row of rows) {
     const frame = stacks.top(row.stack)
     const name = group === 'file' ? (frame?.filename ?? '') : nameOf(frame)
-    let sum = byName.get(name)
-    if (!sum)
-      byName.set(
-        name,
-        (sum = { ...row, key: byName.size, name, before: 0, after: 0, countBefore: 0, countAfter: 0, most: -1 }),
-      )
+    const none = { before: 0, after: 0, countBefore: 0, countAfter: 0, most: -1 }
+    const sum = remembered(byName, name, () => ({ ...row, key: byName.size, name, ...none }))
     sum.before += row.before
     sum.after += row.after
     sum.countBefore += row.countBefore

@@ -2,8 +2,9 @@
 // Growth has its own: orange gained, blue lost, distinct for every kind of colour vision, and the sign is written too.
 
 import type { Frame } from '../../data/model'
-import { oklch } from '../shared/colours'
-import { css, type Rgb } from '../shared/inks'
+import { fnv, oklch } from '../shared/colours'
+import { css, luminance, type Rgb } from '../shared/inks'
+import { remembered } from '../../data/remembered'
 
 const INKS: readonly Rgb[] = [
   [18, 21, 27],
@@ -26,13 +27,12 @@ export class FrameColours {
   constructor(private readonly dark: boolean) {}
 
   of(origin: string): Rgb {
-    let rgb = this.cache.get(origin)
-    if (!rgb) {
-      const hash = hashOf(origin)
+    return remembered(this.cache, origin, () => {
+      const plain = fnv(origin)
+      const hash = (plain ^ (plain >>> 15)) >>> 0
       const lightness = (this.dark ? 0.66 : 0.79) + 0.03 * ((hash >>> 10) % 3)
-      this.cache.set(origin, (rgb = oklch(lightness, this.dark ? 0.085 : 0.08, (hash % 512) * (360 / 512))))
-    }
-    return rgb
+      return oklch(lightness, this.dark ? 0.085 : 0.08, (hash % 512) * (360 / 512))
+    })
   }
 
   /** A change: from all lost through grey to all gained. */
@@ -47,26 +47,9 @@ export class FrameColours {
   }
 }
 
-/** FNV-1a: the same colour for the same name in every report. */
-function hashOf(text: string): number {
-  let hash = 0x811c9dc5
-  for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193)
-  return (hash ^ (hash >>> 15)) >>> 0
-}
-
 /** The ink with more contrast on a background: at least 4.5 to 1 on any. */
 export function inkOn(ground: Rgb): string {
   const light = luminance(ground)
   const [dark, white] = INKS
   return css((light + 0.05) / (luminance(dark) + 0.05) >= 1.05 / (light + 0.05) ? dark : white)
-}
-
-/** Of WCAG: 0 black, 1 white. */
-function luminance([r, g, b]: Rgb): number {
-  const linear = (byte: number): number => (byte <= 10 ? byte / 255 / 12.92 : ((byte / 255 + 0.055) / 1.055) ** 2.4)
-  return 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b)
-}
-
-export function blend(a: Rgb, b: Rgb, share: number): Rgb {
-  return [0, 1, 2].map((i) => Math.round(a[i] + (b[i] - a[i]) * share)) as unknown as Rgb
 }

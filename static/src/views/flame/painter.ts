@@ -2,8 +2,8 @@
 
 import { type Cell, type FlameLayout, weightOf } from '../../flame/layout'
 import { firstWhere } from '../../layout/binary-search'
-import { css, type Rgb } from '../shared/inks'
-import { blend, inkOn } from './colours'
+import { css, mix, type Rgb } from '../shared/inks'
+import { inkOn } from './colours'
 
 export const ROW = 21
 const FONT_SIZE = 11.5
@@ -92,12 +92,12 @@ function paintCell(ctx: CanvasRenderingContext2D, scene: Scene, index: number, l
     scene.layout.cells[cell.parent] ?? null,
   )
   const isRest = cell.kind === 'own'
-  const dimmed = blend(fill, look.panel, 0.78)
-  const ground = isRest ? blend(fill, look.panel, 0.86) : matched >= 1 ? fill : dimmed
+  const dimmed = mix(fill, look.panel, 0.78)
+  const ground = isRest ? mix(fill, look.panel, 0.86) : matched >= 1 ? fill : dimmed
   ctx.fillStyle = css(ground)
   ctx.fillRect(x, y, inner, ROW - 1)
   if (!isRest && matched > 0 && matched < 1) {
-    ctx.fillStyle = css(blend(fill, look.panel, 0.45))
+    ctx.fillStyle = css(mix(fill, look.panel, 0.45))
     ctx.fillRect(x, y, inner * matched, ROW - 1)
   }
   if (w < 3) return

@@ -2,6 +2,7 @@
 
 import type { DeviceInfo } from '../../data/model'
 import type { SegmentHistory } from '../../allocator/segment-history'
+import { remembered } from '../../data/remembered'
 
 /** Groups of all segments there ever were, so that a group keeps its place and colour at every moment. */
 export interface Groups {
@@ -23,9 +24,7 @@ export function groupsOf(info: DeviceInfo, segments: SegmentHistory): Groups {
     const stream = info.streams[segments.stream[row]] ?? ''
     const large = segments.large[row] === 1
     const key = JSON.stringify([pool === DEFAULT_POOL ? '' : pool, stream, large])
-    const entry = keys.get(key)
-    if (entry) entry.rows.push(row)
-    else keys.set(key, { rows: [row], pool, stream, large })
+    remembered(keys, key, () => ({ rows: [] as number[], pool, stream, large })).rows.push(row)
   }
   const isPrivate = (pool: string): boolean => pool !== '' && pool !== DEFAULT_POOL
   const sorted = [...keys.values()].sort(

@@ -83,10 +83,14 @@ export function word([r, g, b]: Rgb): number {
 }
 
 /** Black or white, whichever can be read better on a colour. */
-export function textOn([r, g, b]: Rgb): string {
-  const linear = (byte: number): number =>
-    byte / 255 <= 0.03928 ? byte / 255 / 12.92 : ((byte / 255 + 0.055) / 1.055) ** 2.4
-  return 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b) > 0.18 ? '#000' : '#fff'
+export function textOn(ground: Rgb): string {
+  return luminance(ground) > 0.18 ? '#000' : '#fff'
+}
+
+/** Of WCAG: 0 black, 1 white. */
+export function luminance([r, g, b]: Rgb): number {
+  const linear = (byte: number): number => (byte <= 10 ? byte / 255 / 12.92 : ((byte / 255 + 0.055) / 1.055) ** 2.4)
+  return 0.2126 * linear(r) + 0.7152 * linear(g) + 0.0722 * linear(b)
 }
 
 /** Colours of memory pools and streams: hues far apart, the same order every time. */

@@ -8,6 +8,7 @@ import { stepsOf } from '../../steps/steps'
 import { callersOf, withCallers } from '../shared/callers'
 import { describeFrame, nameOfStack, wholeStack } from '../shared/describe'
 import { commonStart, without } from '../../data/common-start'
+import { remembered } from '../../data/remembered'
 
 export type Grouping =
   | 'allocation'
@@ -166,12 +167,7 @@ function numbered(
   // Only stacks that occur: a report of many devices holds those of all.
   const of = Int32Array.from(data.stack, (stack) => {
     if (groupOf[stack] < 0) {
-      const text = textOf(stack)
-      let number = numbers.get(text)
-      if (number === undefined) {
-        numbers.set(text, (number = numbers.size))
-        stacksOf.push([])
-      }
+      const number = remembered(numbers, textOf(stack), () => stacksOf.push([]) - 1)
       stacksOf[number].push(stack)
       groupOf[stack] = number
     }

@@ -10,6 +10,7 @@ import { FONT } from '../shared/canvas-view'
 import type { RangeMax } from '../shared/scene'
 import type { FailedRequest } from './marks'
 import { type Frame, pixelToX, xToPixel, yToPixel } from './frame'
+import { remembered } from '../../data/remembered'
 
 /** With its padding; the style sheet says the same. */
 const HEIGHT = 16
@@ -94,16 +95,13 @@ function show(element: HTMLElement, { plot }: Frame, label: Label | null): void 
 const widths = new Map<string, number>()
 
 function widthOf({ strips: { top } }: Frame, text: string, font = FONT): number {
-  const key = font + text
-  let width = widths.get(key)
-  if (width === undefined) {
+  return remembered(widths, font + text, () => {
     if (widths.size > 500) widths.clear()
     top.font = font
-    width = top.measureText(text).width + 2 * PADDING
+    const { width } = top.measureText(text)
     top.font = FONT
-    widths.set(key, width)
-  }
-  return width
+    return width + 2 * PADDING
+  })
 }
 
 function overlaps(a: Rect, b: Rect, gap = GAP): boolean {

@@ -6,10 +6,11 @@ import { firstWhere } from '../../layout/binary-search'
 import { formatCount } from '../../layout/format'
 import type { Track } from '../../steps/spans'
 import { fitted } from '../shared/canvas-view'
-import { oklch } from '../shared/colours'
+import { fnv, oklch } from '../shared/colours'
 import type { AxisScale } from '../shared/x-window'
 import type { Box } from '../shared/plot-frame'
 import { countOf, nameOf, type Piece, WHAT } from './span-text'
+import { remembered } from '../../data/remembered'
 
 interface Row {
   track: Track
@@ -109,14 +110,7 @@ function colourOf(track: Track, { from, to }: Piece, dark: boolean): string {
 const hues = new Map<string, number>()
 
 function hueOf(name: string): number {
-  let hue = hues.get(name)
-  if (hue === undefined) {
-    let hash = 2166136261
-    for (let i = 0; i < name.length; i++) hash = Math.imul(hash ^ name.charCodeAt(i), 16777619)
-    hue = (hash >>> 0) % 360
-    hues.set(name, hue)
-  }
-  return hue
+  return remembered(hues, name, () => (fnv(name) >>> 0) % 360)
 }
 
 /** Thinner spans may be merged with their neighbours. */

@@ -17,6 +17,7 @@ import type { Split } from './split'
 import type { Stage } from './stage'
 import { colourTitle } from './toolbar'
 import { remembered } from '../data/remembered'
+import { Memo } from '../views/memo'
 
 /** Rows of entries; what they have no place for is counted. */
 const ROWS = 3
@@ -42,6 +43,12 @@ interface Shown {
   pane: string | null
 }
 
+interface Entry {
+  item: HTMLElement
+  button: HTMLButtonElement
+  numbers: HTMLElement
+}
+
 export class Legend {
   readonly element: HTMLElement
   private readonly toggle = h('button', {
@@ -50,12 +57,11 @@ export class Legend {
   })
   private readonly list = h('ul', { id: 'legend-entries', 'aria-label': 'Colours' })
   private readonly more = h('span', { class: 'soft clip legend-more' })
-  private readonly elements = new Map<number, { item: HTMLElement; button: HTMLButtonElement; numbers: HTMLElement }>()
+  private readonly elements = new Memo<Map<number, Entry>>()
   private readonly roomy = matchMedia(ROOMY)
   /** As many entries as are seen without scrolling. */
   private room = MOST_IN_COLUMN
-  private entriesFor = ''
-  private used: { version: number; data: DeviceData; keys: number[] } | null = null
+  private readonly used = new Memo<number[]>()
   private drawn = ''
   private shown: Shown | null = null
   private readonly hover = new Throttle(() => this.show(), HOVER_MS)
@@ -186,11 +192,6 @@ export class Legend {
       this.more.textContent += '; hatched: the category is inferred'
     if (!isOpen) return
     this.list.classList.toggle('many', used.length > this.room)
-    const entriesFor = `${shown.info.index}/${colouring.version}`
-    if (entriesFor !== this.entriesFor) {
-      this.elements.clear()
-      this.entriesFor = entriesFor
-    }
     const items = order.map((key) => this.entryOf(key, shown, held, inferred?.[key] ?? 0, total, state.query))
     // Entries keep their elements, and only those are moved whose place is another's, so that the focus stays.
     items.forEach((item, i) => {
@@ -201,10 +202,7 @@ export class Legend {
   }
 
   private keysOf({ data, colouring }: Shown): number[] {
-    const { version } = colouring
-    if (this.used?.version !== version || this.used.data !== data)
-      this.used = { version, data, keys: keysUsed(colouring) }
-    return this.used.keys
+    return this.used.get([data, colouring.version], () => keysUsed(colouring))
   }
 
   /** The stack with the most bytes of a colour at the shown moment. */
@@ -216,7 +214,7 @@ export class Legend {
 
   private entryOf(
     key: number,
-    { colouring }: Shown,
+    { data, colouring }: Shown,
     held: Held,
     inferred: number,
     total: number,
@@ -224,7 +222,8 @@ export class Legend {
   ): HTMLElement {
     const keyQuery = colouring.queryOf(key)
     const name = colouring.nameOf(key)
-    const entry = remembered(this.elements, key, () => {
+    const elements = this.elements.get([data, colouring.version], () => new Map())
+    const entry = remembered(elements, key, () => {
       const numbers = h('span', { class: 'legend-numbers' })
       const button = h(
         'button',

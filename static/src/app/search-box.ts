@@ -10,6 +10,7 @@ import { FrameRequest } from '../ui/frame-request'
 import type { State, Store } from '../ui/state'
 import type { Scene } from '../views/shared/scene'
 import { SearchHelp, SearchList } from './search-drop'
+import { Memo } from '../views/memo'
 
 /** An error at the end of the box may be gone with the next letter: it is shown when none comes, after so many ms. */
 const TOLD_AFTER_MS = 600
@@ -52,8 +53,8 @@ export class SearchBox {
   private readonly frame = new FrameRequest(() => this.answer())
   private suggests = false
   private telling = 0
-  private rank: { matches: Matches; id: number; before: number } | null = null
-  private live: { matches: Matches; position: number; bytes: number } | null = null
+  private readonly rank = new Memo<number>()
+  private readonly live = new Memo<number>()
   private announced = ''
   private isBad = false
 
@@ -253,18 +254,16 @@ export class SearchBox {
     const matches = state.query === '' || this.isBad ? null : this.parts.matches()
     let text = ''
     if (matches && scene?.data) {
-      const position = positionOf(scene.info, state.at)
-      if (this.live?.matches !== matches || this.live.position !== position) {
-        this.live = { matches, position, bytes: liveMatches(scene.data, matches.mask, position) }
-      }
+      const { data, info } = scene
+      const position = positionOf(info, state.at)
+      const live = this.live.get([matches, position], () => liveMatches(data, matches.mask, position))
       const moment =
-        state.at === null || state.at === scene.info.peak_event ? 'at the peak' : `at event ${formatCount(state.at)}`
-      text = `${formatCount(matches.count)} ${matches.count === 1 ? 'match' : 'matches'}, ${formatBytes(matches.bytes)}; ${formatBytes(this.live.bytes)} ${moment}`
+        state.at === null || state.at === info.peak_event ? 'at the peak' : `at event ${formatCount(state.at)}`
+      text = `${formatCount(matches.count)} ${matches.count === 1 ? 'match' : 'matches'}, ${formatBytes(matches.bytes)}; ${formatBytes(live)} ${moment}`
       const id = state.select
       if (id !== null && matches.mask[id]) {
-        if (this.rank?.matches !== matches || this.rank.id !== id)
-          this.rank = { matches, id, before: rankBySize(scene.data, matches, id) }
-        text = `${formatCount(this.rank.before + 1)} of ${text}`
+        const before = this.rank.get([matches, id], () => rankBySize(data, matches, id))
+        text = `${formatCount(before + 1)} of ${text}`
       }
       if (matches.notes.length > 0) text += ` (${matches.notes.join('; ')})`
     }

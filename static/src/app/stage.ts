@@ -2,7 +2,7 @@
 
 import { hasAddresses, type Replay } from '../allocator/replay'
 import { positionOf } from '../data/held-memory'
-import type { DeviceData, DiffDevice } from '../data/model'
+import type { DeviceData } from '../data/model'
 import { asksForTimes } from '../search/grammar'
 import { evaluateQuery, type Matches } from '../search/matches'
 import { fill, h } from '../ui/dom'
@@ -15,6 +15,7 @@ import type { Scene } from '../views/shared/scene'
 import type { Registry, View, ViewContext, ViewParts } from '../views/view'
 import type { DataClient } from '../worker/data-client'
 import { Prerender } from './prerender'
+import { Memo } from '../views/memo'
 
 /** Those that take longest to show a first time come first. */
 const REHEARSED: readonly ViewName[] = ['reserved', 'table', 'segments', 'events', 'flame']
@@ -28,13 +29,13 @@ export class Stage {
   /** Views that the reader was shown. */
   private readonly shown = new Set<ViewName>()
   private current: View | null = null
-  private side: { pair: DiffDevice; before: DeviceData | null; home: Int32Array | null } | null = null
+  private readonly side = new Memo<{ before: DeviceData | null; home: Int32Array | null }>()
   private pending: { state: State; scene: Scene | null } | null = null
   private context: ViewContext | null = null
   /** As it was when the view was last shown: an observer also reports an element that was just added to the page. */
   private size = ''
-  private matched: { device: number; timed: boolean; matches: Matches } | null = null
-  private coloured: { device: number; dark: boolean; colouring: Colouring } | null = null
+  private readonly matched = new Memo<Matches | null>()
+  private readonly coloured = new Memo<Colouring>()
 
   /** By device; null: pending. */
   private readonly replays = new Map<number, Replay | null>()
@@ -102,31 +103,24 @@ export class Stage {
   /** What the query in the state matches on the device of a scene; null without a query, without data, or with a bad query. */
   matchesOf(state: State, scene: Scene | null): Matches | null {
     if (!state.query || !scene?.data || !scene.stacks) return null
-    const { index } = scene.info
+    const { query } = state
+    const { data, stacks, info } = scene
     // Times of a large device come later: what was matched without them is matched again.
-    const timed = asksForTimes(state.query) && scene.data.timeUs !== null
-    if (this.matched?.device !== index || this.matched.timed !== timed || this.matched.matches.query !== state.query) {
+    const timed = asksForTimes(query) && data.timeUs !== null
+    return this.matched.get([data, timed, query], () => {
       try {
-        this.matched = {
-          device: index,
-          timed,
-          matches: evaluateQuery(scene.data, scene.stacks, scene.info, state.query),
-        }
+        return evaluateQuery(data, stacks, info, query)
       } catch {
         return null // the search box says what is wrong with it
       }
-    }
-    return this.matched.matches
+    })
   }
 
   colouringOf(state: State, scene: Scene | null): Colouring | null {
     if (!scene?.data || !scene.stacks) return null
+    const { data, stacks } = scene
     const dark = isDark(state.theme)
-    const { index } = scene.info
-    if (this.coloured?.device !== index || this.coloured.dark !== dark || this.coloured.colouring.by !== state.colour) {
-      this.coloured = { device: index, dark, colouring: makeColouring(scene.data, scene.stacks, state.colour, dark) }
-    }
-    return this.coloured.colouring
+    return this.coloured.get([data, dark, state.colour], () => makeColouring(data, stacks, state.colour, dark))
   }
 
   /** The other side of a comparison; requested when first needed, shown when it has arrived. */
@@ -134,13 +128,8 @@ export class Stage {
     const { client } = this.parts
     const pair = client.manifest.diff?.devices.find(({ after }) => after === state.device)
     if (!pair) return null
-    if (this.side?.pair !== pair) {
-      const side: { pair: DiffDevice; before: DeviceData | null; home: Int32Array | null } = {
-        pair,
-        before: null,
-        home: null,
-      }
-      this.side = side
+    const { before, home } = this.side.get([pair], () => {
+      const side: { before: DeviceData | null; home: Int32Array | null } = { before: null, home: null }
       Promise.all([client.device(pair.before), client.device(pair.after), client.identity()]).then(
         ([before, after, identity]) => {
           side.before = before
@@ -149,8 +138,8 @@ export class Stage {
         },
         this.onError,
       )
-    }
-    const { before, home } = this.side
+      return side
+    })
     return before && home && makeBaseline(this.parts.client, pair, before, home, state.options['diff.moment'])
   }
 

@@ -9,6 +9,7 @@ import { formatShare, plural } from '../ui/format'
 import type { State, Store } from '../ui/state'
 import { describeFrame } from '../views/shared/describe'
 import type { Scene } from '../views/shared/scene'
+import { Memo } from '../views/memo'
 
 const STEP = 'story.step'
 /** Below this share of the way from the least to the most allocated memory, it has not risen yet. */
@@ -37,7 +38,7 @@ export class Story {
   private readonly text = h('output', { class: 'story-text' })
   private readonly back = this.button('‹', 'The step before (left arrow)', () => this.move(-1))
   private readonly on = this.button('›', 'The next step (right arrow)', () => this.move(1))
-  private told: { device: number; steps: Step[] } | null = null
+  private readonly told = new Memo<Step[]>()
 
   constructor(private readonly page: Page) {
     const close = this.button('✕', 'Close the story', () => this.close())
@@ -113,9 +114,8 @@ export class Story {
   private steps(): Step[] {
     const scene = this.page.scene()
     if (!scene?.data || !scene.stacks) return []
-    const device = scene.info.index
-    if (this.told?.device !== device) this.told = { device, steps: stepsOf(scene, scene.data, scene.stacks) }
-    return this.told.steps
+    const { data, stacks } = scene
+    return this.told.get([data], () => stepsOf(scene, data, stacks))
   }
 }
 

@@ -156,12 +156,12 @@ export function fillQuads(
   }
 }
 
-/** One opaque word of a palette entry. */
+/** One opaque word of a palette entry; all machines that run browsers are little-endian. */
 function pack(rgba: Uint8Array, at: number, bright: number, dark = 1, ink: number | null = null): number {
   const r = channel(rgba[at], bright, dark, ink)
   const g = channel(rgba[at + 1], bright, dark, ink)
   const b = channel(rgba[at + 2], bright, dark, ink)
-  return LITTLE_ENDIAN ? ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0 : ((r << 24) | (g << 16) | (b << 8) | 255) >>> 0
+  return ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0
 }
 
 function channel(value: number, bright: number, dark: number, ink: number | null): number {
@@ -178,5 +178,3 @@ function inkOf(rgba: Uint8Array, at: number, bright: number): number {
 export function packColour([r, g, b]: readonly [number, number, number]): number {
   return pack(Uint8Array.of(Math.round(255 * r), Math.round(255 * g), Math.round(255 * b)), 0, 1)
 }
-
-const LITTLE_ENDIAN = new Uint8Array(Uint32Array.of(1).buffer)[0] === 1

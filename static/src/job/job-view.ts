@@ -28,6 +28,7 @@ import type { Panel } from './panel'
 import { RankPanel } from './rank-panel'
 import { RanksPanel } from './ranks-panel'
 import { StacksPanel } from './stacks-panel'
+import { Memo } from '../views/memo'
 
 const SORT_NAMES: Record<SortKey, string> = {
   rank: 'Rank',
@@ -65,7 +66,7 @@ export class JobView implements JobPage {
   private readonly brushed = h('span', { class: 'row job-brushed', role: 'status' })
   private readonly note = h('p', { class: 'job-note soft', hidden: true })
   private model: JobModel | null = null
-  private ordered: { key: string; order: Int32Array; place: Int32Array } | null = null
+  private readonly ordered = new Memo<Pick<JobModel, 'order' | 'place'>>()
 
   constructor({ manifest, columns, heat, store, openDevice, announce, saved }: JobParts) {
     this.data = new JobData(manifest, columns, heat)
@@ -208,14 +209,13 @@ export class JobView implements JobPage {
     const { data } = this
     const peaks = peaksOf(data, state.axis, state.columns)
     const strip = stripOf(data, state, peaks)
-    const key = [state.sort, state.axis.key, state.columns?.join('-'), state.sort === 'shown' && strip.name].join('/')
-    if (this.ordered?.key !== key) {
+    const key = [state.sort, state.axis.key, state.columns?.join('-'), state.sort === 'shown' && strip.name]
+    const { order, place } = this.ordered.get(key, () => {
       const order = orderRows(data, state.sort, peaks, strip.isLeast ? strip.bytes.map((bytes) => -bytes) : strip.bytes)
       const place = new Int32Array(data.rows)
       for (const [at, row] of order.entries()) place[row] = at
-      this.ordered = { key, order, place }
-    }
-    const { order, place } = this.ordered
+      return { order, place }
+    })
     const rows = [...order].filter((row) => row < data.recorded && (state.rows === null || state.rows.has(row)))
     const inks = readInks(document.documentElement, dark)
     return { data, state, order, place, rows, peaks, shown: strip.bytes, shownName: strip.name, dark, inks }

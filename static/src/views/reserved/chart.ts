@@ -3,7 +3,6 @@
 
 import type { Line } from '../shared/describe'
 import { EventPlot, type Point } from '../shared/event-plot'
-import type { Groups } from '../shared/groups'
 import { type Box, drawByteAxis, drawXAxis } from '../shared/plot-frame'
 import { xWindowOf } from '../shared/x-window'
 import type { ViewParts } from '../view'
@@ -12,6 +11,7 @@ import { drawMarks, drawTitle, paintParts, paintPiles } from './chart-painting'
 import { type Columns, type Extremes, extremesOf } from './columns'
 import { describeMoment } from './reserved-text'
 import { SegmentStack } from './segment-stack'
+import { Memo } from '../memo'
 
 export class ReservedChart extends EventPlot<ChartScene> {
   /** A click on a segment at a position. */
@@ -20,8 +20,8 @@ export class ReservedChart extends EventPlot<ChartScene> {
   extent: readonly number[] | null = null
   /** Columns of the upper picture as last painted, for tests. */
   columns: Columns | null = null
-  private stack: { groups: Groups; piles: SegmentStack } | null = null
-  private extremes: Extremes | null = null
+  private readonly piles = new Memo<SegmentStack>()
+  private readonly extremes = new Memo<Extremes>()
   /** Counts the curves that were drawn over the picture: another one has it painted again. */
   private curve: { bytes: Float64Array | null; version: number } = { bytes: null, version: 0 }
 
@@ -34,12 +34,10 @@ export class ReservedChart extends EventPlot<ChartScene> {
     const { data, state } = context
     const { clientWidth: width, clientHeight: height } = this.plot
     if (width === 0) return
-    if (replay && groups && this.stack?.groups !== groups)
-      this.stack = { groups, piles: new SegmentStack(replay.segments, groups) }
     if (this.curve.bytes !== whatIf) this.curve = { bytes: whatIf, version: this.curve.version + 1 }
-    if (this.extremes?.data !== data) this.extremes = extremesOf(data)
-    const { mostLost } = this.extremes
-    let { most } = this.extremes
+    const extremes = this.extremes.get([data], () => extremesOf(data))
+    const { mostLost } = extremes
+    let { most } = extremes
     if (whatIf) for (const bytes of whatIf) if (bytes > most) most = bytes
     let top = choice.fragmentationOnly ? mostLost : most
     if (use && !choice.fragmentationOnly) for (const bytes of use.used) if (bytes > top) top = bytes
@@ -49,7 +47,7 @@ export class ReservedChart extends EventPlot<ChartScene> {
     this.present({
       ...input,
       ...layOutChart(width, height, choice.parts || !hasSegments, hasSegments),
-      piles: hasSegments ? this.stack!.piles : null,
+      piles: hasSegments ? this.piles.get([groups], () => new SegmentStack(replay.segments, groups!)) : null,
       window: xWindowOf(data, state),
       partsTop: Math.max(1024, parts * 1.06),
       segmentsTop: Math.max(1024, segments * 1.06),

@@ -75,7 +75,6 @@ export function maxByColumn(data: DeviceData, window: XWindow, count: number, va
 
 /** The extremes of a whole device, for the scales of the pictures. */
 export interface Extremes {
-  data: DeviceData
   /** Most bytes reserved or allocated, and most reserved less allocated. */
   most: number
   mostLost: number
@@ -92,7 +91,7 @@ export function extremesOf(data: DeviceData): Extremes {
     if (held > most) most = held
     if (all - held > mostLost) mostLost = all - held
   }
-  return { data, most, mostLost }
+  return { most, mostLost }
 }
 
 /** The parts of reserved memory by column, each on top of the one before: allocated, rounding, inactive split, wholly free. */

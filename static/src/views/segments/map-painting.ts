@@ -9,6 +9,7 @@ import type { Colouring } from '../colouring'
 import { FONT } from '../shared/canvas-view'
 import { css, type Inks, mix, type Rgb, textOn, word } from '../shared/inks'
 import { LINE, type MapLayout, type Piece } from './map-layout'
+import { Memo } from '../memo'
 
 export interface MapScene {
   replay: Replay
@@ -27,7 +28,7 @@ export function blockFrom(state: AllocatorState, segment: number, address: numbe
 export class MapPainter {
   private readonly raster = new RowRaster()
   private readonly rows = document.createElement('canvas')
-  private hatch: { key: string; pattern: CanvasPattern | null } | null = null
+  private readonly hatch = new Memo<CanvasPattern | null>()
 
   /** Lines [first, last] onto a context in CSS pixels whose origin is the plot's corner; `ratio`: device pixels each. */
   paint(ctx: CanvasRenderingContext2D, scene: MapScene, first: number, last: number, ratio: number): void {
@@ -113,9 +114,8 @@ export class MapPainter {
   }
 
   private drawHatch(ctx: CanvasRenderingContext2D, inks: Inks, x: number, y: number, width: number): void {
-    const key = css(inks.pending)
-    if (this.hatch?.key !== key) this.hatch = { key, pattern: hatchPattern(ctx, key) }
-    ctx.fillStyle = this.hatch.pattern ?? key
+    const colour = css(inks.pending)
+    ctx.fillStyle = this.hatch.get([colour], () => hatchPattern(ctx, colour)) ?? colour
     ctx.fillRect(x, y, width, LINE)
   }
 }

@@ -29,12 +29,13 @@ import {
   yWindowOf,
 } from './time-layout'
 import { drawAddresses, drawMarks, paintBlocks } from './time-painting'
+import { Memo } from '../memo'
 
 export class TimeMap extends EventPlot<TimeScene> {
   /** Rectangles in sight when last painted; for tests and measurements. */
   seen = 0
   protected override readonly hasYWindow = true
-  private addresses: Addresses | null = null
+  private readonly addresses = new Memo<Addresses>()
 
   constructor(parts: ViewParts) {
     super(parts, { 'aria-roledescription': 'memory map over time', 'aria-label': 'Blocks by address over events' })
@@ -43,15 +44,15 @@ export class TimeMap extends EventPlot<TimeScene> {
   show(context: ViewContext, replay: Replay, groups: Groups, inks: Inks): void {
     const { clientWidth: width, clientHeight: height } = this.plot
     if (width === 0) return
-    if (this.addresses?.replay !== replay) this.addresses = addressesOf(replay)
+    const addresses = this.addresses.get([replay], () => addressesOf(replay))
     const { data, state } = context
     this.present({
-      ...this.addresses,
+      ...addresses,
       context,
       groups,
       inks,
       window: xWindowOf(data, state),
-      y: yWindowOf(state, this.addresses.axis),
+      y: yWindowOf(state, addresses.axis),
       box: boxIn(width, height),
     })
   }

@@ -8,6 +8,7 @@ import type { State } from '../../ui/state'
 import { HATCHED } from '../../gl/flat-stage'
 import { type Colouring, largeStacks } from '../colouring'
 import { greyColours, stackColours, STACKS_AT_LEAST } from '../shared/colours'
+import { Memo } from '../memo'
 
 type Rgb = readonly [number, number, number, ...number[]]
 
@@ -33,7 +34,9 @@ export class BandColours {
     number,
     { version: number; keys: Uint32Array | null; mask: Uint8Array | null; shown: BandKeys['shown'] }
   >()
-  private made: { key: string; from: Uint8Array | null; rgba: Uint8Array } | null = null
+
+  /** The last table, so that callers can compare objects. */
+  private readonly made = new Memo<Uint8Array>()
 
   constructor(private readonly client: DataClient) {}
 
@@ -94,13 +97,13 @@ export class BandColours {
   private provisional(state: State, dark: boolean): Uint8Array {
     if (state.colour === 'stack' && state.query === '')
       return stackColours(STACKS_AT_LEAST, dark, largeStacks(this.client.devices[state.device]))
-    return this.keep(`grey ${dark}`, null, () => greyColours(STACKS_AT_LEAST, dark))
+    return this.made.get(['grey', dark], () => greyColours(STACKS_AT_LEAST, dark))
   }
 
   /** The colours of `bandKeys`. */
   private bandColours({ rgba, count, hatched }: Colouring, hasMatches: boolean, panel: Rgb): Uint8Array {
     const variants = (hatched ? 2 : 1) * (hasMatches ? 2 : 1)
-    return this.keep(`${variants} ${count} ${panel.join()}`, rgba, () => {
+    return this.made.get([variants, count, rgba, ...panel], () => {
       const out = new Uint8Array(4 * variants * count)
       for (let key = 0; key < variants * count; key++) {
         const from = 4 * Math.floor(key / variants)
@@ -111,12 +114,6 @@ export class BandColours {
       }
       return out
     })
-  }
-
-  /** The last table where it would be the same, so that callers can compare objects. */
-  private keep(key: string, from: Uint8Array | null, make: () => Uint8Array): Uint8Array {
-    if (this.made?.key !== key || this.made.from !== from) this.made = { key, from, rgba: make() }
-    return this.made.rgba
   }
 }
 

@@ -3,9 +3,9 @@
 import { path } from '../../layout/pick'
 import { columnsBetween } from '../shared/column'
 import { type Frame, xToPixel, yToPixel } from './frame'
+import { Memo } from '../memo'
 
 interface Shape {
-  key: string
   /** Left edge of column i in axis units is x0 + i * width. */
   x0: number
   width: number
@@ -21,7 +21,7 @@ export interface OutlineStyle {
 
 /** Computes the shape of an allocation again only when the window or the level changes. */
 export class Outline {
-  private shape: Shape | null = null
+  private readonly shape = new Memo<Shape | null>()
 
   draw(frame: Frame, id: number, level: number, style: OutlineStyle): void {
     const data = frame.scene.drawn
@@ -43,13 +43,12 @@ export class Outline {
   private shapeFor(frame: Frame, id: number, level: number): Shape | null {
     const { scene, scale, window } = frame
     const data = scene.drawn!
-    const key = [scene.info.index, scene.shown !== null, scale.axis, id, level, window.x0, window.x1].join()
-    if (this.shape?.key === key) return this.shape
-    const from = Math.max(window.x0, scale.toAxis(data.start[id] - 1))
-    const to = Math.min(window.x1, scale.toAxis(data.end[id] - 1))
-    const columns = to >= from ? columnsBetween(scene, scale.axis, level, from, Math.max(to, from + 1e-9)) : null
-    this.shape = columns && { key, x0: columns.x0, width: columns.width, offsets: path(data, id, columns.s) }
-    return this.shape
+    return this.shape.get([data, scale.axis, id, level, window.x0, window.x1], () => {
+      const from = Math.max(window.x0, scale.toAxis(data.start[id] - 1))
+      const to = Math.min(window.x1, scale.toAxis(data.end[id] - 1))
+      const columns = to >= from ? columnsBetween(scene, scale.axis, level, from, Math.max(to, from + 1e-9)) : null
+      return columns && { x0: columns.x0, width: columns.width, offsets: path(data, id, columns.s) }
+    })
   }
 }
 

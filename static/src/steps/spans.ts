@@ -1,9 +1,12 @@
 // Spans of events with a name: annotated regions, steps, and runs of allocations with the same compile context or
 // metadata. Packed into tracks: rows in which no span covers another.
 
-import { RAGGED_END, RAGGED_START } from '../data/annotations'
 import type { DeviceData, DeviceInfo } from '../data/model'
 import { ranges, stepRanges } from './steps'
+
+/** Bits of `ragged`, as snapreport/report/span_columns.py writes them: an end of a span is not recorded. */
+export const RAGGED_START = 1
+export const RAGGED_END = 2
 
 export type TrackKind = 'step' | 'annotation' | 'cost' | 'operator' | 'kernel' | 'context' | 'metadata'
 

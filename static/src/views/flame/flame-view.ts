@@ -159,19 +159,9 @@ export class FlameView implements View {
     const { measure, root, merge } = choices
     const plain = (cells: readonly Cell[], of = model) =>
       cells.map((cell) => {
-        const { kind, row, depth, from, value, loss, count, matched, frames, parent } = cell
         const frame = frameOf(of.tree, cell, of.frame)
         return {
-          kind,
-          row,
-          depth,
-          from,
-          value,
-          loss,
-          count,
-          matched,
-          frames,
-          parent,
+          ...cell,
           name: frame?.name ?? null,
           file: frame?.filename ?? null,
           line: frame?.line ?? null,

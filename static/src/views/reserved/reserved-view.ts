@@ -212,7 +212,6 @@ export class ReservedView implements View {
       used: copied ? [...(this.prepare(this.shown.context).use?.used ?? [])] : null,
       whatIf: this.whatIf.element.hidden ? null : this.whatIf.debug(),
       boxes: this.chart.boxes(),
-      ms: { paint: this.chart.paintMs },
     }
   }
 

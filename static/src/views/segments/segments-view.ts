@@ -178,7 +178,6 @@ export class SegmentsView implements View {
         largest < 0 ? null : { id: largest, ...(byTime ? this.time.placeOf(largest) : this.map.placeOf(largest)) },
       seen: this.time.seen,
       lineBytes: this.map.layout?.scale ?? null,
-      ms: { paint: this.time.paintMs },
     }
   }
 

@@ -24,8 +24,6 @@ export interface EventScene {
 }
 
 export abstract class EventPlot<Scene extends EventScene> extends CanvasView {
-  /** ms that painting took last; for tests and measurements. */
-  paintMs = 0
   /** The y axis can be zoomed and panned. */
   protected readonly hasYWindow: boolean = false
   protected shown: Scene | null = null
@@ -106,11 +104,9 @@ export abstract class EventPlot<Scene extends EventScene> extends CanvasView {
       ...this.keyOf(scene),
     ])
     if (key !== this.paintedKey) {
-      const began = performance.now()
       const ctx = this.begin(this.canvas)
       ctx.imageSmoothingEnabled = false
       this.paint(ctx, scene)
-      this.paintMs = performance.now() - began
     }
     this.paintedKey = key
     this.drawOver()

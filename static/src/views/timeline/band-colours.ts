@@ -78,12 +78,11 @@ export class BandColours {
   }
 
   /** The colouring in force as plain values, for tests: keys by allocation, and the red, green and blue of each key. */
-  debug(device: number): unknown {
+  debug(): unknown {
     const { colouring, matches } = this
     return (
       colouring && {
         by: colouring.by,
-        version: this.cache.get(device)?.version ?? 0,
         matches: matches && { count: matches.count, query: matches.query },
         keys: Array.from(colouring.keys),
         colours: Array.from({ length: colouring.count }, (_, key) =>

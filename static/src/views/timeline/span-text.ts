@@ -1,8 +1,7 @@
 // A span of a track, in words: for the tooltip and for screen readers.
 
-import { RAGGED_END, RAGGED_START } from '../../data/annotations'
 import { formatBytes, formatCount, formatDuration } from '../../layout/format'
-import type { Track } from '../../steps/spans'
+import { RAGGED_END, RAGGED_START, type Track } from '../../steps/spans'
 import { plural } from '../../ui/format'
 import type { Line } from '../shared/describe'
 import type { Scene } from '../shared/scene'

@@ -248,7 +248,7 @@ export class TimelineView {
   /** Colours and the moment as plain values, for tests. */
   debug(): object {
     return {
-      colouring: this.scene && this.bands.debug(this.scene.info.index),
+      colouring: this.scene && this.bands.debug(),
       moment: this.store.state.at,
       hovered: this.hoveredPosition,
       tracks: this.tracks.debug(),

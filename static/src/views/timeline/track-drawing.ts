@@ -1,10 +1,9 @@
 // One row of spans on a canvas: rectangles with their names, as far as these fit.
 
 import { css, type Inks } from '../shared/inks'
-import { RAGGED_END, RAGGED_START } from '../../data/annotations'
 import { firstWhere } from '../../layout/binary-search'
 import { formatCount } from '../../layout/format'
-import type { Track } from '../../steps/spans'
+import { RAGGED_END, RAGGED_START, type Track } from '../../steps/spans'
 import { fitted } from '../shared/canvas-view'
 import { fnv, oklch } from '../shared/colours'
 import type { AxisScale } from '../shared/x-window'

@@ -186,7 +186,6 @@ export class Tracks {
     const rows = this.shown?.rows ?? []
     return {
       rows: this.tracks.length,
-      broken: this.shown ? describeBroken(this.shown.frame.scene) : '',
       shown: rows.map(({ track, pieces }) => ({
         kind: track.kind,
         spans: Array.from(track.first, (first, i) => ({

@@ -13,6 +13,7 @@ import {
   VIEWS,
   type ViewName,
 } from '../ui/state'
+import { decoded } from '../ui/format'
 
 /** Browsers refuse more than 100 history calls in 30 s; a pan makes 60 frames a second. */
 const WRITE_EVERY_MS = 400
@@ -52,7 +53,7 @@ export function readHash(hash: string, start: State, devices: number): State {
   const fields = new Map<string, string>()
   for (const part of hash.replace(/^#/, '').split('&')) {
     const at = part.indexOf('=')
-    if (at > 0) fields.set(part.slice(0, at), decode(part.slice(at + 1)))
+    if (at > 0) fields.set(part.slice(0, at), decoded(part.slice(at + 1)))
   }
   const view = fields.get('view') as ViewName
   const theme = fields.get('theme') as Theme
@@ -162,14 +163,6 @@ function readEvent(text: string | undefined): number | null {
 /** Everything named "view.choice"; each view ignores values that it does not know. */
 function readOptions(fields: ReadonlyMap<string, string>): Options {
   return Object.fromEntries([...fields].filter(([name]) => /^[a-z]+\.[a-z]+$/.test(name)))
-}
-
-function decode(text: string): string {
-  try {
-    return decodeURIComponent(text)
-  } catch {
-    return text
-  }
 }
 
 export const MARKS = 'marks.list'

@@ -211,7 +211,7 @@ export class Stage {
     await this.load()
     const data = this.pending?.scene?.data
     if (this.current?.needsReplay && data && hasAddresses(data)) await this.parts.client.replay(data.info.index)
-    await this.current?.settled()
+    await this.current?.settled?.()
   }
 
   key(event: KeyboardEvent): boolean {

@@ -7,8 +7,8 @@ import type { JobAxis, JobManifest } from '../data/contracts'
 import { fitOf } from './statistics'
 import { remembered } from '../data/remembered'
 
-export type Metric = 'allocated' | 'reserved' | 'unused' | 'free'
-export const METRICS: readonly Metric[] = ['allocated', 'reserved', 'unused', 'free']
+export const METRICS = ['allocated', 'reserved', 'unused', 'free'] as const
+export type Metric = (typeof METRICS)[number]
 export type RowStatus = 'recorded' | 'failed' | 'missing'
 
 /** Bytes by row and column, row-major; NaN where nothing is known. */

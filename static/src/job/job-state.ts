@@ -4,10 +4,10 @@ import type { JobAxis } from '../data/contracts'
 import type { Options, Store } from '../ui/state'
 import { type JobData, type Metric, METRICS } from './job-data'
 
-export type SortKey = 'rank' | 'host' | 'peak' | 'reserved' | 'group' | 'oom' | 'above' | 'shown'
-export const SORTS: readonly SortKey[] = ['rank', 'host', 'peak', 'reserved', 'group', 'oom', 'above', 'shown']
-export type Tab = 'groups' | 'stacks' | 'categories' | 'findings' | 'ranks' | 'rank'
-export const TABS: readonly Tab[] = ['findings', 'groups', 'stacks', 'categories', 'ranks', 'rank']
+export const SORTS = ['rank', 'host', 'peak', 'reserved', 'group', 'oom', 'above', 'shown'] as const
+export type SortKey = (typeof SORTS)[number]
+export const TABS = ['findings', 'groups', 'stacks', 'categories', 'ranks', 'rank'] as const
+export type Tab = (typeof TABS)[number]
 
 export interface JobState {
   axis: JobAxis

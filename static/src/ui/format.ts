@@ -54,3 +54,12 @@ export function shortName(name: string): string {
 export function capital(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1)
 }
+
+/** Percent-encoded text of a link; as it is where that is malformed. */
+export function decoded(text: string): string {
+  try {
+    return decodeURIComponent(text)
+  } catch {
+    return text
+  }
+}

@@ -3,24 +3,12 @@
 import type { Axis } from '../data/model'
 
 export type Theme = 'system' | 'light' | 'dark'
-export type ViewName =
-  | 'timeline'
-  | 'segments'
-  | 'reserved'
-  | 'flame'
-  | 'xray'
-  | 'table'
-  | 'events'
-  | 'summary'
-  | 'diff'
-  | 'job'
-export type ColourBy = 'stack' | 'category' | 'size' | 'age' | 'stream' | 'pool' | 'step' | 'origin'
 export type Range = readonly [number, number]
 /** Choices that belong to one view, by "view.choice": { 'flame.root': 'leaf' }. Absent ones have the view's default. */
 export type Options = Readonly<Record<string, string>>
 
 /** In the order of their tabs. */
-export const VIEWS: readonly ViewName[] = [
+export const VIEWS = [
   'job',
   'timeline',
   'segments',
@@ -31,8 +19,11 @@ export const VIEWS: readonly ViewName[] = [
   'events',
   'summary',
   'diff',
-]
-export const COLOURS: readonly ColourBy[] = ['stack', 'category', 'size', 'age', 'stream', 'pool', 'step', 'origin']
+] as const
+export type ViewName = (typeof VIEWS)[number]
+
+export const COLOURS = ['stack', 'category', 'size', 'age', 'stream', 'pool', 'step', 'origin'] as const
+export type ColourBy = (typeof COLOURS)[number]
 
 export interface State {
   /** DeviceInfo.index */

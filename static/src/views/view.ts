@@ -52,8 +52,8 @@ export interface View {
   prepare?(context: ViewContext): void
   /** Called after it was shown off screen: the next `show` is the first that a reader sees. Absent: no difference. */
   forget?(): void
-  /** Settles when the state of the last `show` is on screen. */
-  settled(): Promise<void>
+  /** Settles when the state of the last `show` is on screen. Absent: it is at once. */
+  settled?(): Promise<void>
   /** The extent of its own scales: two panes take the greater of each. Null: panes need no common scale. */
   extent?(): readonly number[] | null
   /** Handles a key while the view is on screen, before the page does; true when it was used. */

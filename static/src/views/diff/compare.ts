@@ -6,8 +6,8 @@ import type { Baseline } from '../baseline'
 import { callersOf, withCallers } from '../shared/callers'
 import { remembered } from '../../data/remembered'
 
-export type Group = 'stack' | 'function' | 'file' | 'category'
-export const GROUPS: readonly Group[] = ['stack', 'function', 'file', 'category']
+export const GROUPS = ['stack', 'function', 'file', 'category'] as const
+export type Group = (typeof GROUPS)[number]
 export type Change = 'appeared' | 'vanished' | 'grew' | 'shrank' | 'same'
 
 export interface Row {

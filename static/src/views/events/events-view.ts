@@ -2,6 +2,7 @@
 
 import { deviceName, explain } from '../../ui/devices'
 import { fill, h } from '../../ui/dom'
+import { decoded } from '../../ui/format'
 import { download, fileName, inPieces } from '../../ui/download'
 import { VirtualList } from '../../ui/virtual-list'
 import { formatCount } from '../../layout/format'
@@ -191,7 +192,7 @@ export class EventsView implements View {
   }
 
   private get hidden(): Set<string> {
-    return new Set((this.context!.state.options['events.hide'] ?? '').split(',').filter(Boolean).map(decode))
+    return new Set((this.context!.state.options['events.hide'] ?? '').split(',').filter(Boolean).map(decoded))
   }
 
   private eventAt(line: number): number {
@@ -336,13 +337,5 @@ export class EventsView implements View {
         [CSV_HEAD, ...pieces],
       ),
     )
-  }
-}
-
-function decode(text: string): string {
-  try {
-    return decodeURIComponent(text)
-  } catch {
-    return text
   }
 }

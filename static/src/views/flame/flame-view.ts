@@ -128,10 +128,6 @@ export class FlameView implements View {
     )
   }
 
-  settled(): Promise<void> {
-    return Promise.resolve()
-  }
-
   key(event: KeyboardEvent): boolean {
     if (event.key === 'Escape') {
       if (this.model?.middle) return (this.parts.store.setOption('flame.middle', null), true)

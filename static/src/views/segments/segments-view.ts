@@ -135,10 +135,6 @@ export class SegmentsView implements View {
       )
   }
 
-  settled(): Promise<void> {
-    return Promise.resolve()
-  }
-
   key(event: KeyboardEvent): boolean {
     const { shown } = this
     if (!shown) return false

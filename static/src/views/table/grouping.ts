@@ -10,22 +10,8 @@ import { describeFrame, nameOfStack, wholeStack } from '../shared/describe'
 import { commonStart, without } from '../../data/common-start'
 import { remembered } from '../../data/remembered'
 
-export type Grouping =
-  | 'allocation'
-  | 'stack'
-  | 'func'
-  | 'file'
-  | 'line'
-  | 'category'
-  | 'step'
-  | 'module'
-  | 'operator'
-  | 'size'
-  | 'stream'
-  | 'pool'
-
 /** In the order of the menu, with their words there. */
-export const GROUPINGS: readonly (readonly [Grouping, string, string])[] = [
+export const GROUPINGS = [
   ['allocation', 'Allocations', 'allocation'],
   ['stack', 'By stack', 'stack'],
   ['func', 'By function', 'function'],
@@ -38,7 +24,8 @@ export const GROUPINGS: readonly (readonly [Grouping, string, string])[] = [
   ['size', 'By size', 'size'],
   ['stream', 'By stream', 'stream'],
   ['pool', 'By pool', 'pool'],
-]
+] as const
+export type Grouping = (typeof GROUPINGS)[number][0]
 
 export interface Groups {
   count: number

@@ -105,7 +105,10 @@ interface Raster {
   height: number
 }
 
-/** Returns how many rectangles were in sight. Those are in pixels of the raster, x1 and y1 excluded; what reaches beyond it is cut off. Rows of `out` run from the top, which is y1. */
+/**
+ * Returns how many rectangles were in sight. They are in pixels of the raster, x1 and y1 excluded; what reaches beyond it is
+ * cut off when it is drawn. Rows of `out` run from the top, which is y1.
+ */
 function paintTime(out: Uint32Array, replay: Replay, places: Places, plot: TimePlot, colours: TimeColours): number {
   const { data, block, segments } = replay
   const { start, end, N, freeRequestedEvent, P } = data

@@ -236,7 +236,7 @@ def report(
     check_inputs(snaps)
     if not dry_run:
         check_output(output, snaps, force=force)
-    from snapreport.report.build import write_fitting
+    from snapreport.report.build import fit_document, write_document
     from snapreport.report.source_links import SourceLinks
 
     links = SourceLinks(link, strip_prefix)  # a bad template is reported before the files are read
@@ -255,13 +255,12 @@ def report(
             text = outgoing_text(outgoing_strings(snapshots, title or names, source, links))
             pipe_safe(lambda: echo(text))
             return
-        written = pipe_safe(
-            lambda: write_fitting(snapshots, output, title=title, max_size=max_size, source=source, links=links)
-        )
+        document, left_out = fit_document(snapshots, title, max_size, source, links=links)
+        pipe_safe(lambda: write_document(output, document))
     if output != "-":
-        echo(lines([f"{output}: {_headline(snapshots, written.size)}", *_diagnosis(snapshots)]), err=True)
-    if written.left_out:
-        echo(lines([f"{output}: {written.left_out}"]), err=True)
+        echo(lines([f"{output}: {_headline(snapshots, len(document))}", *_diagnosis(snapshots)]), err=True)
+    if left_out.parts:
+        echo(lines([f"{output}: {left_out.sentence}"]), err=True)
     if link:
         report_unlinked(links, snapshots)
 

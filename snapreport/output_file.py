@@ -146,6 +146,14 @@ def _leave(number: int, frame: FrameType | None) -> NoReturn:
     raise SystemExit(128 + number)
 
 
+def make_folder(name: str) -> None:
+    """A folder and those around it; raises :class:`SnapshotError` where it cannot be made."""
+    try:
+        Path(name).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SnapshotError(f"{name}: cannot be made: {error.strerror or error}") from None
+
+
 def check_output(output: str, snaps: Sequence[str], what: str = "the report", *, force: bool = False) -> None:
     """Refuse before the work what cannot be written after it: :class:`SnapshotError`.
 

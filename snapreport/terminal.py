@@ -40,13 +40,12 @@ def lines(texts: Iterable[str]) -> str:
     return "\n".join(map(visible, texts))
 
 
-def wrapped(text: str, indent: str = "", further: str | None = None) -> list[str]:
-    """``text`` in lines of at most :data:`WIDTH` characters. ``further``: the indent of all lines but the first."""
-    further = " " * len(indent) if further is None else further
+def wrapped(text: str, first: str = "", further: str = "") -> list[str]:
+    """``text`` in lines of at most :data:`WIDTH`; ``first``, ``further``: what the first and the others begin with."""
     return textwrap.wrap(
         visible(text),
         WIDTH,
-        initial_indent=indent,
+        initial_indent=first,
         subsequent_indent=further,
         break_long_words=False,
         break_on_hyphens=False,

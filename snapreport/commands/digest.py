@@ -16,7 +16,7 @@ from snapreport.commands.options import (
     reading_options,
 )
 from snapreport.errors import SnapshotError
-from snapreport.output_file import check_output
+from snapreport.output_file import check_output, make_folder
 from snapreport.terminal import echo, lines
 
 
@@ -97,10 +97,7 @@ def _write_several(
 
     files = expand(snaps)
     names = digest_names(files)
-    try:
-        Path(folder).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise SnapshotError(f"{folder}: cannot be made: {error.strerror or error}") from None
+    make_folder(folder)
     for name in names:
         check_output(str(Path(folder) / name), files, "the digest", force=force)
     with progress.shown():

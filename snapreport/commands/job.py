@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,15 +20,13 @@ from snapreport.commands.options import (
     page_options,
     reading_options,
 )
-from snapreport.errors import SnapshotError
-from snapreport.output_file import check_output
+from snapreport.output_file import check_output, make_folder
 from snapreport.terminal import echo, lines
 
 if TYPE_CHECKING:
-    from snapreport.jobs.build import PageOptions
+    from snapreport.jobs.build import PageOptions, Written
     from snapreport.jobs.reduce import Job
     from snapreport.reading.redaction import Redaction
-    from snapreport.report.build import Written
     from snapreport.report.source_links import SourceLinks
     from snapreport.snapshot import Snapshot
 
@@ -229,7 +226,7 @@ def run_job(
     redaction: Redaction | None = options.get("redaction")
     page.links()  # a bad template is reported before the files are read
     if page.each is not None:
-        _make_folder(page.each)
+        make_folder(page.each)
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     written = None
     with progress.shown():
@@ -305,10 +302,3 @@ def _say_notes(reduced: Job) -> None:
 
     for note in job_notes(reduced):
         echo(lines([f"snapreport: {note}"]), err=True)
-
-
-def _make_folder(name: str) -> None:
-    try:
-        Path(name).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise SnapshotError(f"{name}: cannot be made: {error.strerror or error}") from None

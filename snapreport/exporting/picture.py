@@ -9,13 +9,11 @@ from collections.abc import Sequence
 from typing import Any, BinaryIO
 
 import numpy as np
-import polars as pl
 
 from snapreport.errors import SnapshotError
 from snapreport.number_format import bytes_text, count_text, device_name
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
-from snapreport.timeline.curves import allocated_curve
 from snapreport.vocabulary import CATEGORIES
 
 # The page's light colours of categories, near enough to be recognised.
@@ -51,10 +49,10 @@ def write_picture(snapshots: Sequence[Snapshot], file: BinaryIO, kind: str) -> N
 
 
 def _draw(axes: Any, snapshot: Snapshot, timeline: DeviceTimeline) -> None:
-    at, by_category = held(timeline)
+    at, by_category = _held(snapshot, timeline)
     top = max(timeline.peak_bytes, int(timeline.reserved.max()))
     unit, scale = next((one for one in _UNITS if top >= one[1]), _UNITS[-1])
-    names = [name for name in CATEGORIES if by_category[name].any()]
+    names = [name for name in CATEGORIES if name in by_category and by_category[name].any()]
     axes.stackplot(
         at,
         [by_category[name] / scale for name in names],
@@ -85,7 +83,7 @@ def _edges(positions: int) -> np.ndarray:
     return np.arange(columns) * positions // columns
 
 
-def held(timeline: DeviceTimeline) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+def _held(snapshot: Snapshot, timeline: DeviceTimeline) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     """Int64 event of each column and, by category, Int64 bytes there. A column shows the moment with most bytes in it,
     so that the peak is never lost.
     """
@@ -93,11 +91,5 @@ def held(timeline: DeviceTimeline) -> tuple[np.ndarray, dict[str, np.ndarray]]:
     edges = _edges(len(allocated))
     ends = np.append(edges[1:], len(allocated))
     position = np.array([start + int(np.argmax(allocated[start:end])) for start, end in zip(edges, ends, strict=True)])
-    table = timeline.allocations
-    category = table["category"].cast(pl.String).to_numpy()
-    born, freed, size = (table[name].to_numpy() for name in ("alloc_event", "free_event", "size"))
-    result = {}
-    for name in CATEGORIES:
-        of = category == name
-        result[name] = allocated_curve(born[of], freed[of], size[of], len(allocated) - 1)[position]
-    return edges - 1, result
+    curves = snapshot.category_curve(timeline.device).drop("position")
+    return edges - 1, {curve.name: curve.to_numpy()[position] for curve in curves}

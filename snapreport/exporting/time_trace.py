@@ -10,8 +10,8 @@ from msgspec import Struct, field
 
 from snapreport.number_format import bytes_text, device_name
 from snapreport.snapshot import Snapshot
+from snapreport.timeline.annotations import clock_of
 from snapreport.timeline.build import DeviceTimeline
-from snapreport.timeline.curves import allocated_curve
 from snapreport.timeline.own_code import own_frames
 
 SLICES = 2_000
@@ -59,7 +59,7 @@ def time_traces(snapshot: Snapshot) -> Iterator[TimeTrace]:
         yield TimeTrace(
             device_name(timeline.kind, device),
             has_times,
-            _counters(timeline, times),
+            _counters(snapshot, timeline, times),
             [*_regions(timeline, times, has_times), *_allocations(timeline, times)],
             _failures(timeline, times),
         )
@@ -67,25 +67,18 @@ def time_traces(snapshot: Snapshot) -> Iterator[TimeTrace]:
 
 def event_times(timeline: DeviceTimeline) -> tuple[np.ndarray, bool]:
     """Int64 µs of each event, never falling: threads record theirs slightly out of order. Event indices without."""
-    recorded = timeline.events["time_us"]
-    if recorded.null_count() == len(recorded):
-        return np.arange(len(recorded), dtype=np.int64), False
-    filled = recorded.fill_null(strategy="forward").fill_null(strategy="backward")
-    return np.maximum.accumulate(filled.to_numpy().astype(np.int64)), True
+    clock = clock_of(timeline.events)
+    return (np.arange(len(timeline.events), dtype=np.int64), False) if clock is None else (clock, True)
 
 
-def _counters(timeline: DeviceTimeline, times: np.ndarray) -> list[Counter]:
+def _counters(snapshot: Snapshot, timeline: DeviceTimeline, times: np.ndarray) -> list[Counter]:
     curves = [_changes("allocated", timeline.allocated[1:], times)]
     if not timeline.recording.is_profiled:
         curves.append(_changes("reserved", timeline.reserved[1:], times))
-    table = timeline.allocations
-    born, freed, size = (table[name].to_numpy() for name in ("alloc_event", "free_event", "size"))
-    category = table["category"].cast(pl.String)
-    for name in category.unique(maintain_order=True):
-        of = (category == name).to_numpy()
-        # Index 0 is the state before the trace.
-        curves.append(_changes(name, allocated_curve(born[of], freed[of], size[of], len(times))[1:], times))
-    return curves
+    by_category = snapshot.category_curve(timeline.device)
+    names = timeline.allocations["category"].cast(pl.String).unique(maintain_order=True)
+    # Index 0 is the state before the trace.
+    return [*curves, *(_changes(name, by_category[name].to_numpy()[1:], times) for name in names)]
 
 
 def _changes(name: str, value: np.ndarray, times: np.ndarray) -> Counter:

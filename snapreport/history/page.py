@@ -61,29 +61,18 @@ def history_text(found: Sequence[Entry], document: HistoryDocument) -> str:
 def history_page(found: Sequence[Entry], document: HistoryDocument, title: str) -> bytes:
     """The page as UTF-8; the same history gives the same bytes."""
     commits = document.commits
-    charts = [
-        Chart(
-            _range_text("Peak allocated", [one.peak_allocated_bytes for one in commits]),
-            _chart(
-                [one.peak_allocated_bytes for one in commits],
-                [(one.allocated_low_bytes, one.allocated_high_bytes) for one in commits],
-                [shift.index for shift in document.shifts if shift.measure == "allocated"],
-            ),
-        ),
-        Chart(
-            _range_text("Peak reserved", [one.peak_reserved_bytes for one in commits]),
-            _chart(
-                [one.peak_reserved_bytes for one in commits],
-                [(one.reserved_low_bytes, one.reserved_high_bytes) for one in commits],
-                [shift.index for shift in document.shifts if shift.measure == "reserved"],
-            ),
-        ),
-        *(
-            Chart(_range_text(f"At the peak: {name}", values), _chart(values, [], []))
-            for name in _categories(commits)
-            for values in [[one.categories.get(name, 0) for one in commits]]
-        ),
-    ]
+    charts = []
+    for measure in ("allocated", "reserved"):
+        peaks, low, high = (
+            [getattr(one, name) for one in commits]
+            for name in (f"peak_{measure}_bytes", f"{measure}_low_bytes", f"{measure}_high_bytes")
+        )
+        shifts = [shift.index for shift in document.shifts if shift.measure == measure]
+        noise = list(zip(low, high, strict=True))
+        charts.append(Chart(_range_text(f"Peak {measure}", peaks), _chart(peaks, noise, shifts)))
+    for name in _categories(commits):
+        values = [one.categories.get(name, 0) for one in commits]
+        charts.append(Chart(_range_text(f"At the peak: {name}", values), _chart(values, [], [])))
     charts = [chart for chart in charts if chart.picture]
     page = HistoryPage(title, headline(found, document), charts, _rows(found, document), _places(found))
     return render_plain("history.html.j2", page)

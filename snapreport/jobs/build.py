@@ -28,7 +28,7 @@ from snapreport.jobs.static_summary import job_summary
 from snapreport.number_format import size_text, upper_first
 from snapreport.packing.columns import encode_column
 from snapreport.reading.redaction import Redaction
-from snapreport.report.build import Whole, Written, fit_document, write_document
+from snapreport.report.build import Whole, fit_document, write_document
 from snapreport.report.payload import Sections
 from snapreport.report.source_links import REPOSITORY_LINKS, SourceLinks
 from snapreport.report.summary import Summary
@@ -141,6 +141,13 @@ class PageOptions(Struct, frozen=True):
     read: Callable[[str], Snapshot] = _READ
     is_apart: bool = False
     refresh_seconds: int = 0
+
+
+class Written(Struct, frozen=True):
+    """``size``: bytes of the document. ``left_out``: one sentence on what a size limit removed, or "" if nothing."""
+
+    size: int
+    left_out: str
 
 
 def write_job_report(job: Job, path: str | os.PathLike[str], options: PageOptions | None = None) -> Written:

@@ -164,15 +164,15 @@ def brief_text(snapshot: Snapshot) -> str:
     for device in document.devices:
         name = f"{device_name(device.kind, device.device)}: " if several else ""
         for finding in [finding for finding in device.findings if finding.title not in said][:5]:
-            lines += wrapped(f"- {name}{_line(finding, device)}", "", "  ")
+            lines += wrapped(f"- {name}{_line(finding, device)}", further="  ")
         if device.stacks:
             first = device.stacks[0]
             when = "at the peak" if device.events else "in the final state"
             when += " of the trace" if device.trace_peak_allocated_bytes is not UNSET else ""
             held = f"{name}largest {when}: {bytes_text(first.bytes)} by {first.lines[0]}"
-            lines += wrapped(f"- {held}", "", "  ")
+            lines += wrapped(f"- {held}", further="  ")
         if device.missing:
-            lines += wrapped(f"- {name}{device.missing}", "", "  ")
+            lines += wrapped(f"- {name}{device.missing}", further="  ")
     text = [lines[0]]
     for number, line in enumerate(lines[1:], 1):
         if sum(map(len, text)) + len(text) + len(line) > MOST_TEXT - 60:

@@ -30,13 +30,6 @@ if TYPE_CHECKING:
     from snapreport.report.comparison import Comparison
 
 
-class Written(Struct, frozen=True):
-    """``size``: bytes of the document. ``left_out``: one sentence on what a size limit removed, or "" if nothing."""
-
-    size: int
-    left_out: str
-
-
 class Whole(Struct, frozen=True):
     """The job that the snapshots of a report belong to. summary: extends the snapshots' summary. add: adds the job's
     columns to theirs.
@@ -80,24 +73,10 @@ def write_report(
 
     Raises :class:`SnapshotError` if the output cannot be written or does not fit into ``max_size``.
     """
-    return write_fitting(snapshots, path, title=title, max_size=max_size, source=source, links=links).size
-
-
-def write_fitting(
-    snapshots: Sequence[Snapshot] | Snapshot,
-    path: str | os.PathLike[str],
-    *,
-    title: str | None,
-    max_size: int | None,
-    source: Sequence[str | os.PathLike[str]] = (),
-    links: SourceLinks = REPOSITORY_LINKS,
-) -> Written:
-    """As :func:`write_report`; also returns what was omitted."""
-    document, left_out = fit_document(
-        [snapshots] if isinstance(snapshots, Snapshot) else snapshots, title, max_size, source, links=links
-    )
+    snapshots = [snapshots] if isinstance(snapshots, Snapshot) else snapshots
+    document = build_report(snapshots, title=title, max_size=max_size, source=source, links=links)
     write_document(path, document)
-    return Written(len(document), left_out.sentence)
+    return len(document)
 
 
 def write_diff(

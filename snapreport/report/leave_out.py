@@ -6,8 +6,6 @@ totals, the peak, and its stacks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from msgspec import Struct
 
 from snapreport.number_format import size_text
@@ -104,15 +102,5 @@ def worth_leaving_out(part: Part, columns: dict[str, list[list[Encoded]]]) -> bo
     """Whether a report is smaller without the part. ``columns``: section → encoded columns."""
     if any(name.endswith(section) for name in columns for section in part.sections):
         return True
-    return any(_takes_room(encoded) for encoded in _named(columns, part.columns))
-
-
-def _named(columns: dict[str, list[list[Encoded]]], names: tuple[str, ...]) -> Iterable[list[Encoded]]:
-    for section in columns.values():
-        for encoded in section:
-            if encoded[0].name.partition(".")[2] in names:
-                yield encoded
-
-
-def _takes_room(encoded: list[Encoded]) -> bool:
-    return encoded[0].count > 0 and encoded[0].layout != "c"
+    heads = (encoded[0] for section in columns.values() for encoded in section)
+    return any(head.name.partition(".")[2] in part.columns and head.count > 0 and head.layout != "c" for head in heads)

@@ -61,8 +61,8 @@ def stats_text(snapshot: Snapshot) -> str:
         lines += [f"  {key} = {value}" for key, value in settings] or ["  none recorded"]
     for timeline in devices:
         lines += ["", f"About this recording ({device_name(timeline.kind, timeline.device)})"]
-        lines += [part for line in (*doubts(timeline), *assurances(timeline)) for part in wrapped(line, "  - ")]
-    lines += [part for note in shown_notes(recording.notes) for part in wrapped(upper_first(note), "  - ")]
+        lines += [part for line in (*doubts(timeline), *assurances(timeline)) for part in wrapped(line, "  - ", "    ")]
+    lines += [part for note in shown_notes(recording.notes) for part in wrapped(upper_first(note), "  - ", "    ")]
     if costs := run_costs([snapshot.timeline(device) for device in snapshot.devices]):
         lines += ["", *time_lines(costs)]
     return terminal.lines(lines)
@@ -80,7 +80,7 @@ def _findings(found: list[Finding], timeline: DeviceTimeline) -> list[str]:
         lines += wrapped(f"{mark}{finding.title}  [{finding.confidence}]", "", "    ")
         sentences = [composition(finding.evidence)] if finding.kind == "peak" else []
         if id(finding) not in brief:
-            lines += wrapped(" ".join([*sentences, *finding.detail, remedy_sentence(finding)]), "    ")
+            lines += wrapped(" ".join([*sentences, *finding.detail, remedy_sentence(finding)]), "    ", "    ")
     return lines
 
 

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from snapreport.integers import distinct, is_among
 from snapreport.reading.recording import ACTIONS
+from snapreport.timeline.lifetimes import action_codes
 from snapreport.timeline.phases import BACKWARD, FORWARD, NONE, OPTIMIZER_STEP, PHASES, ZERO_GRAD, StackPhases
 
 TRAINING = "training"
@@ -104,7 +105,7 @@ def engine_allocations(events: pl.DataFrame) -> np.ndarray:
 
     All False if the recorder did not record stack traces of allocations.
     """
-    is_alloc = (events["action"].to_physical() == ACTIONS.index("alloc")).to_numpy()
+    is_alloc = action_codes(events) == ACTIONS.index("alloc")
     stack = events["stack"].to_numpy()
     return is_alloc & (stack == 0) if (stack[is_alloc] > 0).any() else np.zeros(len(events), bool)
 
@@ -120,7 +121,7 @@ def _graphs(events: pl.DataFrame, allocations: pl.DataFrame, phases: StackPhases
     mine = (phases.innermost[stack] == FORWARD) & ((end < 0) | elsewhere)
     alloc, end, size, stack = alloc[mine], end[mine], size[mine], stack[mine]
     # Frees without an allocation between them form a group; allocations still alive are the last group.
-    action = events["action"].to_physical().to_numpy()
+    action = action_codes(events)
     births = np.cumsum(action == ACTIONS.index("alloc"))
     group = np.where(end < 0, births[-1] + 1, births[end])
     ooms = np.append(0, np.cumsum(action == ACTIONS.index("oom")))

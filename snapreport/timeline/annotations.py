@@ -23,6 +23,7 @@ from msgspec import Struct
 
 from snapreport.integers import max_or_zero
 from snapreport.reading.recording import ACTIONS, Recording
+from snapreport.timeline.lifetimes import action_codes
 
 REGION, MEMORY = "region", "memory"
 KINDS = (REGION, MEMORY)
@@ -85,7 +86,7 @@ def regions_of_all(recording: Recording, events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _has_actions(events: pl.DataFrame, *actions: str) -> bool:
-    return bool(np.isin(events["action"].to_physical().to_numpy(), [ACTIONS.index(action) for action in actions]).any())
+    return bool(np.isin(action_codes(events), [ACTIONS.index(action) for action in actions]).any())
 
 
 def _boundaries(
@@ -112,7 +113,7 @@ def _boundaries(
     })  # fmt: skip
     if not _has_actions(events, "user_defined"):
         return external
-    rows = np.flatnonzero(events["action"].to_physical().to_numpy() == _USER_DEFINED)
+    rows = np.flatnonzero(action_codes(events) == _USER_DEFINED)
     stacks = events["stack"].to_numpy()[rows]
     has_frame = np.diff(recording.stack_offsets)[stacks] > 0
     rows, stacks = rows[has_frame], stacks[has_frame]

@@ -6,11 +6,10 @@ import numpy as np
 import polars as pl
 from msgspec import Struct
 
-from snapreport.reading.recording import ACTIONS
 from snapreport.timeline.activity import engine_allocations
+from snapreport.timeline.lifetimes import ALLOC, FREE_COMPLETED, FREE_REQUESTED, action_codes
 from snapreport.timeline.phases import BACKWARD, FORWARD, NONE, OPTIMIZER_STEP, ZERO_GRAD, StackPhases
 
-_ALLOC, _FREE_REQUESTED, _FREE_COMPLETED = (ACTIONS.index(a) for a in ("alloc", "free_requested", "free_completed"))
 _ENGINE_FREES = 8
 _MAX_BRIEF_EVENTS = 12  # lifetime in events of one small operator's temporaries
 
@@ -44,7 +43,7 @@ def recorded_pairs(events: pl.DataFrame, alloc: np.ndarray, requested: np.ndarra
     if not len(events):
         return np.zeros(len(alloc), bool)
     # An alloc that ends an older lifetime did not free it.
-    closes = events["action"].to_physical().to_numpy() != _ALLOC
+    closes = action_codes(events) != ALLOC
     is_pair: np.ndarray = (alloc >= 0) & ((requested >= 0) | ((free >= 0) & closes[free]))
     return is_pair
 
@@ -71,8 +70,8 @@ def life_phases(events: pl.DataFrame, table: pl.DataFrame, phases: StackPhases) 
         )
     is_pair = recorded_pairs(events, alloc, requested, free)
     own_frees = frees_have_own_stacks(stack[is_pair], free_stack[is_pair])
-    action, event_stack = events["action"].to_physical().to_numpy(), events["stack"].to_numpy()
-    is_free = (action == _FREE_REQUESTED) | (action == _FREE_COMPLETED)
+    action, event_stack = action_codes(events), events["stack"].to_numpy()
+    is_free = (action == FREE_REQUESTED) | (action == FREE_COMPLETED)
     bare_alloc = engine_allocations(events)
     bare_free = is_free & (event_stack == 0) & own_frees
     # Threads without Python are the engine's if a backward pass runs, or if they free tensors saved by forward passes.
@@ -84,7 +83,7 @@ def life_phases(events: pl.DataFrame, table: pl.DataFrame, phases: StackPhases) 
     if trains:
         phase = np.where(bare_alloc | bare_free, np.uint8(BACKWARD), phase)
     # The phase of a free that repeats its allocation's stack is known only from the allocations around it.
-    counts = (phase != NONE) & ((action == _ALLOC) | (is_free & own_frees))
+    counts = (phase != NONE) & ((action == ALLOC) | (is_free & own_frees))
     # Positions in 32 bits: half of the time of 64 on a million events.
     positions, after_last = np.arange(len(phase), dtype=np.int32), np.int32(len(phase))
     last = np.maximum.accumulate(np.where(counts, positions, np.int32(-1)))

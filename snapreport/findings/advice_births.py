@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 from msgspec import Struct
 
-from snapreport.findings.advice_context import AdviceContext
+from snapreport.findings.advice_context import AdviceContext, remembered
 from snapreport.integers import is_among, stable_order
 from snapreport.timeline.phases import FORWARD
 from snapreport.timeline.workspaces import CUBLAS_WORKSPACE, beside_products
@@ -30,11 +30,8 @@ class Births(Struct, frozen=True):
     outside: np.ndarray
 
 
+@remembered
 def births(context: AdviceContext) -> Births:
-    return context.remember("births", lambda: _births(context))
-
-
-def _births(context: AdviceContext) -> Births:
     rows = np.argsort(context.born, kind="stable")
     rows = rows[context.born[rows] >= 0]
     is_workspace = (context.size == CUBLAS_WORKSPACE) | context.category("workspace") | _beside_products(context)
@@ -45,6 +42,7 @@ def _births(context: AdviceContext) -> Births:
     return Births(rows, stack, context.calls[stack], context.size[rows], forward, np.cumsum(elsewhere))
 
 
+@remembered
 def _beside_products(context: AdviceContext) -> np.ndarray:
     """Bool per allocation, by lines of Python: with C++ frames each operator of a line has a stack of its own."""
     columns = {
@@ -57,10 +55,6 @@ def growing_lines(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: of a stack whose every allocation is larger than its last, as of a tensor to which each
     iteration concatenates more: the next one is computed from it.
     """
-    return context.remember("growing lines", lambda: _growing_lines(context))
-
-
-def _growing_lines(context: AdviceContext) -> np.ndarray:
     every = births(context)
     order = stable_order(every.stack)
     stack, size = every.stack[order], every.size[order]

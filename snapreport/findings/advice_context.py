@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from copy import copy
-from functools import cached_property
+from functools import cached_property, wraps
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -379,3 +379,13 @@ class AdviceContext:
 
     def finding(self, kind: str) -> Finding | None:
         return next((finding for finding in self.findings if finding.kind == kind and finding.severity != "info"), None)
+
+
+def remembered(compute: Callable[[AdviceContext], Result]) -> Callable[[AdviceContext], Result]:
+    """``compute``, run once for a device, at whatever position: callers must not change what it returns."""
+
+    @wraps(compute)
+    def known(context: AdviceContext) -> Result:
+        return context.remember(compute, lambda: compute(context))
+
+    return known

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
-from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, AdviceEvidence
+from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, AdviceEvidence, remembered
 from snapreport.findings.graphs import backward_passes
 from snapreport.findings.saving import bytes_over_time, peak_without_spans, share_with_cost
 from snapreport.sentence import bytes_part, sentence
@@ -38,6 +38,7 @@ class _OldGradients(Struct, frozen=True):
     first_forward: int
 
 
+@remembered
 def _old_gradients(context: AdviceContext) -> _OldGradients | None:
     """None where no forward pass is recorded."""
     innermost = context.phases.innermost
@@ -54,11 +55,8 @@ def _old_gradients(context: AdviceContext) -> _OldGradients | None:
     return _OldGradients(old, next_forward, int(forward[0]))
 
 
+@remembered
 def untrained(context: AdviceContext) -> np.ndarray:
-    return context.remember("untrained gradients", lambda: _find_untrained(context))
-
-
-def _find_untrained(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: a weight's gradient that ``zero_grad`` never frees, although it frees those of later
     backward passes that add to this one, and of a size that no optimizer state has and that ``zero_grad`` never frees:
     the weight is not among the optimizer's.
@@ -139,7 +137,7 @@ def keep_gradients(context: AdviceContext) -> Advice | None:
     """Gradients of an earlier step, still allocated during a forward pass."""
     if not context.trains:
         return None
-    found = context.remember("old gradients", lambda: _old_gradients(context))
+    found = _old_gradients(context)
     if found is None:
         return None
     if not found.mask.any():

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from snapreport.findings.advice_births import growing_lines
-from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, AdviceEvidence
+from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, AdviceEvidence, remembered
 from snapreport.findings.graphs import dropped_graphs
 from snapreport.findings.repeated_layers import MAX_OUTPUT_RATIO
 from snapreport.findings.retained_graphs import release_graphs
@@ -40,6 +40,7 @@ class PreviousEvidence(AdviceEvidence, kw_only=True):
     previous_bytes: int
 
 
+@remembered
 def _no_grad(context: AdviceContext) -> Advice | None:
     """Activations that are freed together after a forward pass whose graph no backward pass uses."""
     unused = unused_graphs(context)
@@ -179,7 +180,7 @@ def _nested(context: AdviceContext, rows: np.ndarray) -> int:
 
 def _previous_outputs(context: AdviceContext) -> Advice | None:
     """Outputs of one iteration that are freed only after the next one has allocated its own."""
-    mask = context.remember("late outputs", lambda: _late_outputs(context))
+    mask = _late_outputs(context)
     if not mask.any():
         return None
     fraction, previous = _overlap(context, mask)
@@ -206,6 +207,7 @@ def _previous_outputs(context: AdviceContext) -> Advice | None:
     )
 
 
+@remembered
 def _late_outputs(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: an output that is freed after the next of its stack, and before the one after that."""
     born, freed, stack, size = context.born, context.freed, context.stack, context.size
@@ -249,10 +251,6 @@ def _generations(context: AdviceContext) -> np.ndarray:
     much faster than the next iteration follows. Where there are no lists, and in forward passes, whose layers share
     lines, each allocation has a number of its own.
     """
-    return context.remember("generations", lambda: _find_generations(context))
-
-
-def _find_generations(context: AdviceContext) -> np.ndarray:
     # A median of each group of 100,000 takes polars 1.4 s, and two sorts 0.05.
     order = np.lexsort((context.born, context.stack))
     stack = context.stack[order]

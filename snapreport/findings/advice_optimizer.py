@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from msgspec import UNSET, UnsetType
 
-from snapreport.findings.advice_context import ONE_LINE, SLOWER, Advice, AdviceContext, AdviceEvidence
+from snapreport.findings.advice_context import ONE_LINE, SLOWER, Advice, AdviceContext, AdviceEvidence, remembered
 from snapreport.findings.advice_gradients import keep_gradients, untrained_gradients
 from snapreport.findings.loaded_checkpoint import loaded_checkpoint
 from snapreport.findings.noted_types import element_bytes
@@ -50,7 +50,7 @@ MUCH_STATE = 0.4
 
 def _foreach(context: AdviceContext) -> Advice | None:
     """Temporaries of torch.optim's multi-tensor code, which handles all parameters at once."""
-    mask = context.remember("temporaries of foreach", lambda: _foreach_temporaries(context))
+    mask = _foreach_temporaries(context)
     size = context.bytes_at_peak(mask)
     if not context.is_much(size):
         return None
@@ -105,6 +105,7 @@ def _foreach_optimizer(context: AdviceContext, mask: np.ndarray) -> str:
     return max(bytes_of, key=lambda name: bytes_of[name]) if any(bytes_of.values()) else ""
 
 
+@remembered
 def _foreach_temporaries(context: AdviceContext) -> np.ndarray:
     within = context.frames(r"torch/optim/\w+\.py _multi_tensor_\w+$")
     mask: np.ndarray = within[context.stack] & (context.born >= 0) & (context.freed < len(context.timeline.events))

@@ -12,7 +12,7 @@ import polars as pl
 from msgspec import Struct
 
 from snapreport.findings.advice_births import births
-from snapreport.findings.advice_context import AdviceContext
+from snapreport.findings.advice_context import AdviceContext, remembered
 from snapreport.findings.attention_scores import attention_scores
 from snapreport.findings.graphs import backward_allocations, backward_passes
 from snapreport.findings.noted_types import element_bytes, is_in_32_bits
@@ -49,11 +49,8 @@ class AutocastFactors(Struct, frozen=True):
     high: np.ndarray
 
 
+@remembered
 def autocast_factors(context: AdviceContext) -> AutocastFactors:
-    return context.remember("autocast factors", lambda: _factors(context))
-
-
-def _factors(context: AdviceContext) -> AutocastFactors:
     born = births(context)
     phase = context.phases.innermost[born.stack]
     forward = context.category("activation", "temporary", "input")[born.rows] & (born.stack > 0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from snapreport.findings.advice_births import LINEAR, births
-from snapreport.findings.advice_context import MIN_BYTES, AdviceContext
+from snapreport.findings.advice_context import MIN_BYTES, AdviceContext, remembered
 from snapreport.findings.advice_gradients import untrained
 from snapreport.findings.graphs import backward_allocations, backward_passes, waiting_passes
 from snapreport.timeline.phases import BACKWARD, OPTIMIZER_STEP
@@ -16,21 +16,16 @@ _GRAPH_NETWORK = (
 )
 _LOSS = r"(?i)cross_?entropy|log_?softmax|nll_?loss|logsumexp"
 _PAIRS = r"(?i)contrastive|info_?nce|nt_?xent|clip_?loss|siglip|in_?batch_?neg"
-_LINEAR = r"torch/nn/modules/linear\.py forward$"
 _MIN_BYTES = 1 << 16
 _SOME_GRADIENTS = 0.05
 """Of the gradient bytes of the backward pass that makes most: one that makes no more than this is not counted."""
 
 
+@remembered
 def is_batch_fixed(context: AdviceContext) -> bool:
     """Whether advice to halve the batch would be of no use, as far as the trace shows."""
-    return context.remember(
-        "a fixed batch",
-        lambda: (
-            _is_one_graph(context) or _has_batch_negatives(context) or _accumulates(context) or _waits(context)
-            or _is_single(context) or _is_optimized(context) or _optimizer_differentiates(context)
-        ),
-    )  # fmt: skip
+    is_fixed = (_is_one_graph, _has_batch_negatives, _accumulates, _waits, _is_single, _is_optimized)
+    return any(one(context) for one in (*is_fixed, _optimizer_differentiates))
 
 
 def _is_one_graph(context: AdviceContext) -> bool:
@@ -79,7 +74,7 @@ def _has_batch_negatives(context: AdviceContext) -> bool:
             # bits. As many logits as tokens would be a square, too, but of a layer.
             alike = context.size == largest
             by_program = context.own_frames[context.innermost()][context.stack] & alike
-            by_layer = context.frames(_LINEAR)[context.stack] & alike
+            by_layer = context.frames(LINEAR)[context.stack] & alike
             return bool((context.size == 8 * samples).any() and by_program.any() and not by_layer.any())
     return False
 

@@ -7,7 +7,7 @@ import polars as pl
 from msgspec import Struct
 
 from snapreport.findings.advice_births import births
-from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, AdviceEvidence
+from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, AdviceEvidence, remembered
 from snapreport.findings.graphs import backward_passes, dropped_graphs
 from snapreport.findings.live import names_of
 from snapreport.findings.retained_graphs import read_by_retained_graphs, retained_graphs
@@ -94,11 +94,8 @@ def collections(context: AdviceContext) -> np.ndarray:
     return _collections(context).mask
 
 
+@remembered
 def _collections(context: AdviceContext) -> _Collections:
-    return context.remember("collections", lambda: _find_collections(context))
-
-
-def _find_collections(context: AdviceContext) -> _Collections:
     rows, mask = _collected(context), np.zeros(len(context.size), bool)
     # What they are joined into is as large as they all are; a line may compute something of each of them, too.
     sizes, counts = np.unique(context.size[rows], return_counts=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from snapreport.findings.advice_births import LINEAR, births
-from snapreport.findings.advice_context import AdviceContext
+from snapreport.findings.advice_context import AdviceContext, remembered
 from snapreport.findings.noted_types import bytes_of_products
 from snapreport.timeline.phases import FORWARD
 
@@ -25,9 +25,10 @@ def computes_in_32_bits(context: AdviceContext) -> bool:
     false of two, under autocast; that they show 16 bits was false of twelve in 27 at least, and is not said.
     """
     noted, of = bytes_of_products(context)
-    return noted == of if of else context.remember("32 bits", lambda: _computes_in_32_bits(context))
+    return noted == of if of else _computes_in_32_bits(context)
 
 
+@remembered
 def _computes_in_32_bits(context: AdviceContext) -> bool:
     every = births(context)
     weights = np.unique(context.size[context.category("parameter") & (context.size >= _MIN_BYTES)])

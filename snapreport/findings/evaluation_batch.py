@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
+from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, remembered
 from snapreport.findings.graphs import backward_passes, dropped_graphs
 from snapreport.findings.retained_graphs import retained_graphs
 from snapreport.findings.unused_graphs import unused_graphs
@@ -33,11 +33,8 @@ def keeps_graphs(context: AdviceContext, batch: np.ndarray) -> bool:
     return bool(len(np.unique(begun[context.born[graphs]])) <= _MOST * begun[-1])
 
 
+@remembered
 def _evaluated(context: AdviceContext) -> np.ndarray:
-    return context.remember("evaluated", lambda: _without_backward(context))
-
-
-def _without_backward(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: freed before the pass begins of which the next backward pass frees something. Nothing that
     is alive at the end, whose backward pass may not have been recorded; no graph that is dropped, as a teacher's in a
     training step; and nothing of a checkpoint, which computes again between two parts of a backward pass.

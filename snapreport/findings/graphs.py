@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 from msgspec import Struct
 
-from snapreport.findings.advice_context import BLOCK, AdviceContext
+from snapreport.findings.advice_context import BLOCK, AdviceContext, remembered
 from snapreport.integers import is_among
 from snapreport.memoize import memoize
 from snapreport.reading.recording import ACTIONS
@@ -32,22 +32,17 @@ _MIN_SIMILARITY = 0.8
 """The share of the graphs' bytes that come from lines which made some in each graph."""
 
 
+@remembered
+@remembered
 def births_until(context: AdviceContext) -> np.ndarray:
     """Int32 per event: allocations up to it. Frees with the same number have none between them."""
-    events = context.timeline.events
-    return context.remember(
-        "births until", lambda: np.cumsum(action_codes(events) == ACTIONS.index("alloc"), dtype=np.int32)
-    )
+    return np.cumsum(action_codes(context.timeline.events) == ACTIONS.index("alloc"), dtype=np.int32)
 
 
 def dropped_graphs(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: of a forward pass, and freed outside of it in one run of frees with many others, after no
     backward pass. None where the program neither trains nor drops graphs: a forward pass may have been cut off.
     """
-    return context.remember("dropped graphs", lambda: _dropped(context))
-
-
-def _dropped(context: AdviceContext) -> np.ndarray:
     found = np.zeros(len(context.size), bool)
     kind = context.timeline.activity.kind
     if kind not in (TRAINING, GRAPH_DROPPED):
@@ -108,6 +103,7 @@ class WaitingGraphs(Struct, frozen=True):
 
 
 @memoize
+@remembered
 def waiting_graphs(context: AdviceContext) -> WaitingGraphs:
     """Between two passes the program allocates outside of any: a batch, a loss. A line of the model has then allocated
     in each stretch. Layers of one pass lie in one stretch.
@@ -216,10 +212,6 @@ def _freed_by_backward(context: AdviceContext, rows: np.ndarray) -> bool:
 
 def backward_allocations(context: AdviceContext) -> np.ndarray:
     """Bool per event: an allocation of a backward pass."""
-    return context.remember("backward allocations", lambda: _backward_allocations(context))
-
-
-def _backward_allocations(context: AdviceContext) -> np.ndarray:
     events = context.timeline.events
     is_alloc = action_codes(events) == ACTIONS.index("alloc")
     backward: np.ndarray = context.phases.runs(BACKWARD)[events["stack"].to_numpy()]
@@ -227,12 +219,9 @@ def _backward_allocations(context: AdviceContext) -> np.ndarray:
     return found
 
 
+@remembered
 def backward_passes(context: AdviceContext) -> np.ndarray:
     """Int64 per event: how many backward passes have begun: a backward pass ends where a forward pass allocates."""
-    return context.remember("backward passes", lambda: _backward_passes(context))
-
-
-def _backward_passes(context: AdviceContext) -> np.ndarray:
     events = context.timeline.events
     is_alloc = action_codes(events) == ACTIONS.index("alloc")
     forward = is_alloc & context.forward[events["stack"].to_numpy()]
@@ -243,6 +232,7 @@ def _backward_passes(context: AdviceContext) -> np.ndarray:
     return np.cumsum(begins)
 
 
+@remembered
 def saved_for_backward(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: a backward pass begins while it is alive, and it is freed then or later."""
     begun = backward_passes(context)
@@ -254,10 +244,6 @@ def unknown_of_a_step(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: of unknown category, made by the program and freed with the next backward pass at the
     latest, as what a loss or a function outside of any module computes.
     """
-    return context.remember("unknown of a step", lambda: _unknown_of_a_step(context))
-
-
-def _unknown_of_a_step(context: AdviceContext) -> np.ndarray:
     begun = backward_passes(context)
     made = context.category("unknown") & (context.born >= 0) & context.has_python
     found = made & (context.freed < len(begun))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from snapreport.findings.advice_context import AdviceContext
+from snapreport.findings.advice_context import AdviceContext, remembered
 from snapreport.findings.operator_kinds import CREATED, FLOAT, HALF, LOSS, NORM, SOFTMAX, kinds
 from snapreport.integers import is_among
 from snapreport.timeline.phases import BACKWARD, OPTIMIZER_STEP
@@ -17,24 +17,24 @@ _PRODUCT = r"\b(Addmm|Mm|Bmm|Baddbmm|Addbmm|Mv|Convolution|CudnnConvolution|Scal
 _KEPT_IN_32_BITS = (NORM, FLOAT, LOSS, SOFTMAX, CREATED)
 
 
+@remembered
+@remembered
 def element_bytes(context: AdviceContext) -> np.ndarray:
     """Int8 per allocation: bytes of one of its numbers, 0 where its type was not noted; 1 for truth values."""
-    return context.remember("noted bytes", lambda: _element_bytes(_types(context)))
+    bits = _types(context).replace({"bool": "uint8"}).str.extract(_BITS).cast(pl.Int16).fill_null(0)
+    return (bits // 8).cast(pl.Int8).to_numpy()
 
 
+@remembered
 def is_in_32_bits(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: of ``float32``, as noted."""
-    return context.remember("noted in 32 bits", lambda: (_types(context) == "float32").fill_null(False).to_numpy())
+    return (_types(context) == "float32").fill_null(False).to_numpy()
 
 
 def bytes_of_products(context: AdviceContext) -> tuple[int, int]:
     """(in 32 bits or more, all) of what products read and return in forward passes, as noted; (0, 0) where no type was.
     Compiled code names no products: of all that it saves, then.
     """
-    return context.remember("noted types of products", lambda: _bytes_of_products(context))
-
-
-def _bytes_of_products(context: AdviceContext) -> tuple[int, int]:
     is_float = _types(context).str.contains(_FLOAT).fill_null(False).to_numpy()
     is_float &= context.category("activation", "temporary") & (context.born >= 0)
     is_float &= ~is_among(context.phases.innermost, (BACKWARD, OPTIMIZER_STEP))[context.stack]
@@ -49,8 +49,3 @@ def _bytes_of_products(context: AdviceContext) -> tuple[int, int]:
 
 def _types(context: AdviceContext) -> pl.Series:
     return context.timeline.allocations["dtype"]
-
-
-def _element_bytes(types: pl.Series) -> np.ndarray:
-    bits = types.replace({"bool": "uint8"}).str.extract(_BITS).cast(pl.Int16).fill_null(0)
-    return (bits // 8).cast(pl.Int8).to_numpy()

@@ -11,10 +11,9 @@ import numpy as np
 import polars as pl
 from msgspec import Struct
 
-from snapreport.findings.advice_context import AdviceContext
+from snapreport.findings.advice_context import AdviceContext, remembered
 from snapreport.findings.graphs import backward_allocations, backward_passes, saved_for_backward
 from snapreport.integers import is_among
-from snapreport.memoize import memoize
 from snapreport.timeline.phases import FORWARD
 
 FEWEST_LAYERS = 4
@@ -77,7 +76,7 @@ def repeated_layers(context: AdviceContext, activation: np.ndarray, passes: int)
     return Layers(rows, count, starts, ends)
 
 
-@memoize
+@remembered
 def _lines(context: AdviceContext) -> np.ndarray:
     """Int64 stack per allocation, one for a line, and for all lines that differ in the numbers of modules alone, which
     a profiler's trace has among its frames: ``nn.Module: Block_3``.

@@ -5,21 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from snapreport.findings.advice_births import births
-from snapreport.findings.advice_context import Advice, AdviceContext
+from snapreport.findings.advice_context import Advice, AdviceContext, remembered
 from snapreport.findings.live import names_of
 from snapreport.sentence import sentence
 
 _MIN_BATCHES = 3
 
 
+@remembered
 def resident_data(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: inputs from before the first forward pass, much larger than the batches that the program
     makes for each step. A graph that every step uses whole has no batches.
     """
-    return context.remember("resident data", lambda: _resident(context))
-
-
-def _resident(context: AdviceContext) -> np.ndarray:
     every = births(context)
     forward = context.born[every.rows[every.forward]]
     nothing = np.zeros(len(context.size), bool)

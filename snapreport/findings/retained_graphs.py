@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, AdviceEvidence
+from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, AdviceEvidence, remembered
 from snapreport.findings.graphs import FEWEST_FREED, FEWEST_STACKS, backward_allocations, backward_passes, births_until
 from snapreport.findings.live import names_of
 from snapreport.findings.saving import CLOSE_TO_PEAK, share_of_lives
@@ -29,6 +29,7 @@ class RetainedEvidence(AdviceEvidence, kw_only=True):
     retained_bytes: int
 
 
+@remembered
 def retained_graphs(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: an activation that is still allocated after the first backward pass that ended since its
     birth, and is freed by neither a backward nor a forward pass. A backward pass frees what it uses, unless
@@ -36,10 +37,6 @@ def retained_graphs(context: AdviceContext) -> np.ndarray:
 
     Only of lines whose activations mostly do, and of graphs: outputs that are kept without one are few.
     """
-    return context.remember("retained graphs", lambda: _retained(context))
-
-
-def _retained(context: AdviceContext) -> np.ndarray:
     found = np.zeros(len(context.size), bool)
     if context.timeline.activity.kind != TRAINING:
         return found
@@ -95,10 +92,12 @@ def _stored_outputs(context: AdviceContext) -> np.ndarray:
     return outputs
 
 
-def _read_by(context: AdviceContext, graphs: np.ndarray) -> np.ndarray:
-    """Bool per allocation: freed together with one of ``graphs`` (Bool per allocation) outside of a backward pass, as
-    the inputs that its first layer saves; and what the same lines made that is alive at the end.
+@remembered
+def read_by_retained_graphs(context: AdviceContext) -> np.ndarray:
+    """Bool per allocation: freed together with a graph that a stored output holds, outside of a backward pass, as the
+    inputs that its first layer saves; and what the same lines made that is alive at the end.
     """
+    graphs = retained_graphs(context) & ~_stored_outputs(context)
     last = len(context.timeline.events)
     births = births_until(context)
     mine = context.category("input", "unknown") & (context.born >= 0) & context.has_python
@@ -111,12 +110,6 @@ def _read_by(context: AdviceContext, graphs: np.ndarray) -> np.ndarray:
     found[held] = True
     found |= mine & (context.freed == last) & np.isin(context.stack, lines)
     return found
-
-
-def read_by_retained_graphs(context: AdviceContext) -> np.ndarray:
-    """Bool per allocation: inputs that graphs save which a stored output holds; see ``_read_by``."""
-    graphs = retained_graphs(context) & ~_stored_outputs(context)
-    return context.remember("inputs of retained graphs", lambda: _read_by(context, graphs))
 
 
 def _not_needed_from(context: AdviceContext, rows: np.ndarray) -> np.ndarray:

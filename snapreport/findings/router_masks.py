@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from snapreport.findings.advice_births import births
-from snapreport.findings.advice_context import AdviceContext
+from snapreport.findings.advice_context import AdviceContext, remembered
 from snapreport.findings.one_hot import is_cast
 from snapreport.timeline.phases import FORWARD
 
@@ -16,14 +16,11 @@ _TORCH = r"(^|/)torch/functional\.py "
 """Where ``einsum`` allocates its product."""
 
 
+@remembered
 def router_masks(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: one-hot vectors that the forward passes of several modules make in 64 bits and cast, what
     the same function makes of them in multiples of their size, and their gradients.
     """
-    return context.remember("masks of a router", lambda: _router_masks(context))
-
-
-def _router_masks(context: AdviceContext) -> np.ndarray:
     every, found = births(context), np.zeros(len(context.size), bool)
     in_module = (context.phases.innermost == FORWARD)[every.stack]
     cast = np.flatnonzero(is_cast(context, 2) & in_module & (every.size >= 2 * _MIN_BYTES))

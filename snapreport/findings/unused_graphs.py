@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from snapreport.findings.advice_births import births as births_without_workspaces
-from snapreport.findings.advice_context import AdviceContext
+from snapreport.findings.advice_context import AdviceContext, remembered
 from snapreport.findings.graphs import backward_passes, births_until, dropped_graphs, is_inner
 from snapreport.integers import is_among
 from snapreport.timeline.activity import TRAINING
@@ -18,14 +18,11 @@ DENSE = 0.4
 """Of the lines that allocate between the first and the last of a graph: without a graph a pass keeps its outputs."""
 
 
+@remembered
 def unused_graphs(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: of a forward pass, and freed together with most of it outside of any pass, by lines of which
     no backward pass ever frees anything, while it does of others. None in a program that does not train.
     """
-    return context.remember("unused graphs", lambda: _unused(context))
-
-
-def _unused(context: AdviceContext) -> np.ndarray:
     found = np.zeros(len(context.size), bool)
     if context.timeline.activity.kind != TRAINING:
         return found
@@ -73,14 +70,11 @@ def _unused(context: AdviceContext) -> np.ndarray:
     return np.asarray(found & lines[calls])
 
 
+@remembered
 def inputs_of_unused_graphs(context: AdviceContext) -> pl.DataFrame:
     """Batches that graphs without a backward pass save: freed together with one, or alive at the end as one is, though
     their line has made another since. Columns "row" and "next", the event of that one: without a graph it frees them.
     """
-    return context.remember("inputs of unused graphs", lambda: _inputs(context))
-
-
-def _inputs(context: AdviceContext) -> pl.DataFrame:
     last, births = len(context.timeline.events), births_until(context)
     run = np.where(context.freed < last, births[np.minimum(context.freed, last - 1)], -1)
     together = np.unique(run[dropped_graphs(context) | unused_graphs(context)])

@@ -17,14 +17,23 @@ from snapreport.findings.advice_activations import ACTIVATION_RULES
 from snapreport.findings.advice_allocator import ALLOCATOR_RULES
 from snapreport.findings.advice_attention import ATTENTION_RULES
 from snapreport.findings.advice_context import Advice, AdviceContext, AdviceEvidence, CombinedRow
-from snapreport.findings.advice_devices import DEVICE_RULES
+from snapreport.findings.advice_devices import device_imbalance
 from snapreport.findings.advice_inference import INFERENCE_RULES
-from snapreport.findings.advice_mistakes import MISTAKE_RULES
 from snapreport.findings.advice_optimizer import OPTIMIZER_RULES
 from snapreport.findings.basis import basis_of
+from snapreport.findings.cast_weights import cast_on_device
+from snapreport.findings.collected_outputs import collected_outputs
+from snapreport.findings.collected_weights import collected_weights
 from snapreport.findings.effort import place_of, priority_of
+from snapreport.findings.exception_holds import exception_holds
+from snapreport.findings.expanded_mask import expanded_mask
+from snapreport.findings.frozen_base import frozen_base
+from snapreport.findings.full_logits import full_logits
 from snapreport.findings.model import FindingKind
+from snapreport.findings.one_hot import one_hot, one_hot_inputs
+from snapreport.findings.outer_product import broadcast, distance_chunks, distance_matrix
 from snapreport.findings.remedy_place import remedy_place
+from snapreport.findings.resident_data import data_on_device
 from snapreport.findings.saving import CLOSE_TO_PEAK, Saving, SavingRow, live_mask, replay, together, whole_parts
 from snapreport.sentence import bytes_change, bytes_part, event_part, sentence
 from snapreport.snapshot import Snapshot
@@ -33,14 +42,16 @@ from snapreport.timeline.recording_gaps import has_history, lost_peaks, recordin
 
 Rule = Callable[[AdviceContext], Advice | None]
 RULES: tuple[Rule, ...] = (
-    *MISTAKE_RULES,
+    # Mistakes that one line mends: what an expert looks for first.
+    broadcast, one_hot, one_hot_inputs, collected_outputs, exception_holds, expanded_mask, full_logits,
+    distance_matrix, distance_chunks, data_on_device, frozen_base, cast_on_device, collected_weights,
     *ATTENTION_RULES,
     *INFERENCE_RULES,
     *OPTIMIZER_RULES,
     *ACTIVATION_RULES,
-    *DEVICE_RULES,
+    device_imbalance,
     *ALLOCATOR_RULES,
-)
+)  # fmt: skip
 # Rules for host memory: nothing to offload, no fused kernels, no other devices, no caching allocator.
 CPU_RULES: tuple[Rule, ...] = (*INFERENCE_RULES, *ACTIVATION_RULES)
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import polars as pl
 from msgspec import UNSET, UnsetType
@@ -296,7 +294,7 @@ def _lasting_inputs(context: AdviceContext) -> np.ndarray:
     return np.asarray(context.category("input") & (context.born >= 0) & (_passes_seen(context) >= MOST_PASSES))
 
 
-ACTIVATION_RULES: tuple[Callable[[AdviceContext], Advice | None], ...] = (
+ACTIVATION_RULES = (
     _checkpointing,
     _several_graphs,
     _accumulation,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from msgspec import UNSET, UnsetType
 
 from snapreport.contracts.finding import Finding
@@ -267,7 +265,7 @@ def _churn_time(context: AdviceContext, cause: TimeCause, name: str) -> tuple[Ch
     return ChurnTimeEvidence(taken_us=taken[0], step_us=taken[1]), [took]
 
 
-ALLOCATOR_RULES: tuple[Callable[[AdviceContext], Advice | None], ...] = (
+ALLOCATOR_RULES = (
     _expandable,
     _split_size,
     _unset_split_size,

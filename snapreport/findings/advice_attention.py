@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, AdviceEvidence
@@ -114,4 +112,4 @@ def _with_biases(context: AdviceContext, scores: np.ndarray) -> tuple[float, int
     return share_with_cost(context.timeline, np.flatnonzero(scores), 1.0, cost) if most else 1.0, most
 
 
-ATTENTION_RULES: tuple[Callable[[AdviceContext], Advice | None], ...] = (_math_kernel, _written)
+ATTENTION_RULES = (_math_kernel, _written)

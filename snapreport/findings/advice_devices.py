@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from msgspec import UNSET, UnsetType
 
@@ -29,7 +27,7 @@ def _peaks(snapshot: Snapshot) -> dict[int, int]:
     return {device: with_failed_requests(snapshot.timeline(device)).peak_bytes for device in devices}
 
 
-def _imbalance(context: AdviceContext) -> Advice | None:
+def device_imbalance(context: AdviceContext) -> Advice | None:
     timeline, peaks = context.timeline, _peaks(context.snapshot)
     others = [size for device, size in peaks.items() if device != timeline.device and size > 0]
     if timeline.device not in peaks or not others:
@@ -82,6 +80,3 @@ def _imbalance(context: AdviceContext) -> Advice | None:
         confidence="estimate",
         evidence=DevicesEvidence(peaks=list(peaks.values()), mean_bytes=int(even)),
     )
-
-
-DEVICE_RULES: tuple[Callable[[AdviceContext], Advice | None], ...] = (_imbalance,)

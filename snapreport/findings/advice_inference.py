@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import polars as pl
 
@@ -320,7 +318,7 @@ def _within_one_pass(context: AdviceContext, mask: np.ndarray) -> np.ndarray:
     return found
 
 
-INFERENCE_RULES: tuple[Callable[[AdviceContext], Advice | None], ...] = (
+INFERENCE_RULES = (
     _no_grad,
     _autocast_copies,
     _kv_cache,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from msgspec import UNSET, UnsetType
 
@@ -219,7 +217,7 @@ def _offload(context: AdviceContext) -> Advice | None:
     )
 
 
-OPTIMIZER_RULES: tuple[Callable[[AdviceContext], Advice | None], ...] = (
+OPTIMIZER_RULES = (
     _foreach,
     untrained_gradients,
     keep_gradients,

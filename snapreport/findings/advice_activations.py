@@ -80,8 +80,7 @@ def _checkpointing(context: AdviceContext) -> Advice | None:
     found = repeated_layers(context, activation, passes)
     if found is None:
         return None
-    mask = np.zeros(len(activation), bool)
-    mask[found.rows] = True
+    mask = context.marked(found.rows)
     share, _, _ = share_of_spans(context.timeline, found.rows, found.starts, found.ends)
     if not share:
         return None

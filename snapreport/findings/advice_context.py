@@ -13,6 +13,7 @@ from msgspec import Struct, field
 
 from snapreport.contracts.finding import Confidence, Evidence, Finding, Link, Row
 from snapreport.findings.failed_requests import ends_in_failure, with_failed_requests
+from snapreport.findings.live import names_of
 from snapreport.findings.saving import SavingRow
 from snapreport.findings.setting_replay import SettingReplays
 from snapreport.integers import is_among
@@ -259,6 +260,17 @@ class AdviceContext:
 
     def bytes_at_peak(self, mask: np.ndarray) -> int:
         return int(self.size[mask & self.at_peak].sum())
+
+    def marked(self, *rows: np.ndarray) -> np.ndarray:
+        """Bool per allocation: one of ``rows``."""
+        found = np.zeros(len(self.size), bool)
+        for each in rows:
+            found[each] = True
+        return found
+
+    def first_line(self, mask: np.ndarray) -> str:
+        """The line of the program that made the first of these allocations whose stack trace has one."""
+        return names_of(self.snapshot).line(int(self.stack[np.flatnonzero(mask & self.has_python)[0]]))
 
     def as_large(self, sizes: np.ndarray | int) -> np.ndarray:
         """Bool per allocation: of one of these sizes. Of a request that failed the size of its block is recorded."""

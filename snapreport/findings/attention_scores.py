@@ -128,7 +128,6 @@ def _has_product(
     """Bool per allocation: made by a softmax, between an allocation as large that its function makes directly before
     it without a softmax, the product, and a smaller one after it, the output. The softmax of a loss has no output.
     """
-    found = np.zeros(len(context.size), bool)
     stack, size = context.stack[births], context.size[births]
     function, is_direct = caller[stack], direct[stack]
     without = is_direct & ~context.frames(_SOFTMAX)[stack]
@@ -139,8 +138,7 @@ def _has_product(
         product |= without[before] & (function[before] == function[centres]) & (size[before] == size[centres])
         smaller = (size[after] < size[centres]) & (size[after] * MAX_SCORES_RATIO > size[centres])
         output |= without[after] & (function[after] == function[centres]) & smaller
-    found[births[centres[product & output]]] = True
-    return found
+    return context.marked(births[centres[product & output]])
 
 
 def _by_shape(
@@ -334,11 +332,8 @@ def _projected(
 
 def _without_output(context: AdviceContext, births: np.ndarray, within: np.ndarray) -> np.ndarray:
     """Bool per allocation: not the last of a run of ``within``, which is the output of a call and stays."""
-    remaining = np.ones(len(context.size), bool)
     inside = within[births]
-    stays = np.flatnonzero(inside & ~np.append(inside[1:], False))
-    remaining[births[stays]] = False
-    return remaining
+    return ~context.marked(births[inside & ~np.append(inside[1:], False)])
 
 
 def _one_line(context: AdviceContext, births: np.ndarray, marked: np.ndarray, caller: np.ndarray) -> np.ndarray:

@@ -24,8 +24,7 @@ def cast_on_device(context: AdviceContext) -> Advice | None:
     requested = context.timeline.allocations["free_requested_event"].to_numpy()[freed]
     ends = np.where(requested >= 0, requested, context.freed[freed])
     weights = pl.DataFrame({"row": freed, "at": ends, "size": context.size[freed]})
-    mask = np.zeros(len(context.size), bool)
-    mask[weights.join(halves, on=["at", "size"], how="semi")["row"].to_numpy()] = True
+    mask = context.marked(weights.join(halves, on=["at", "size"], how="semi")["row"].to_numpy())
     size = context.bytes_at_peak(mask)
     if mask.sum() < _MIN_TENSORS or not context.is_much(size):
         return None

@@ -90,6 +90,4 @@ def _other_logits(context: AdviceContext, found: np.ndarray, largest: int) -> np
     for distance in range(1, min(_BESIDE_LOGITS, len(rows) - 1) + 1):
         near[:-distance] |= whole[distance:]
         near[distance:] |= whole[:-distance]
-    mask = np.zeros(len(found), bool)
-    mask[rows[other & near]] = True
-    return mask
+    return context.marked(rows[other & near])

@@ -96,7 +96,7 @@ def collections(context: AdviceContext) -> np.ndarray:
 
 @remembered
 def _collections(context: AdviceContext) -> _Collections:
-    rows, mask = _collected(context), np.zeros(len(context.size), bool)
+    rows = _collected(context)
     # What they are joined into is as large as they all are; a line may compute something of each of them, too.
     sizes, counts = np.unique(context.size[rows], return_counts=True)
     last = int(context.born[rows].max(initial=0))
@@ -107,8 +107,7 @@ def _collections(context: AdviceContext) -> _Collections:
         np.flatnonzero((context.born > last) & np.isin(context.size, sizes * counts)),
         while_all[np.isin(n[line], counts)],
     )
-    mask[rows] = mask[joined] = True
-    return _Collections(rows, joined, mask)
+    return _Collections(rows, joined, context.marked(rows, joined))
 
 
 def _collected(context: AdviceContext) -> np.ndarray:

@@ -33,8 +33,8 @@ def collected_weights(context: AdviceContext) -> Advice | None:
     )
     table = table.join(copies.select("stack", "copy", "least", "most"), on=["stack", "copy"])
     table = table.join(alive, on="stack", how="semi")
-    made, mask = table["row"].to_numpy(), np.zeros(len(context.size), bool)
-    mask[made] = True
+    made = table["row"].to_numpy()
+    mask = context.marked(made)
     size, end = context.bytes_at_peak(mask), len(context.timeline.events)
     ends = (table[name].fill_null(end).to_numpy() + 1 for name in ("least", "most"))
     (_, low, _), (fraction, high, _) = (share_of_lives(context.timeline, made, until) for until in ends)

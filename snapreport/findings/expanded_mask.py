@@ -9,7 +9,6 @@ import polars as pl
 
 from snapreport.findings.advice_births import births, growing_lines
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
-from snapreport.findings.live import names_of
 from snapreport.sentence import sentence
 
 _FEWEST_COPIES = 4
@@ -55,7 +54,6 @@ def expanded_mask(context: AdviceContext) -> Advice | None:
     bytes_ = context.bytes_at_peak(mask)
     if not context.is_much(bytes_):
         return None
-    first = int(context.stack[np.flatnonzero(mask)[0]])
     return Advice(
         "expanded-mask",
         "Pass is_causal=True, or a mask that broadcasts over sequences and heads",
@@ -64,7 +62,7 @@ def expanded_mask(context: AdviceContext) -> Advice | None:
                 "A mask of length by length is stored {} times: {}, from {}.",
                 copies,
                 context.share(bytes_),
-                names_of(context.snapshot).line(first),
+                context.first_line(mask),
             ),
             "A view by expand() takes nothing; repeat(), contiguous() and arithmetic on it make the copies.",
         ],

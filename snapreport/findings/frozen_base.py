@@ -136,10 +136,8 @@ def _copies(context: AdviceContext, mask: np.ndarray) -> tuple[np.ndarray, int]:
         "at_peak": at_peak[made],
     }).join(weights, on=("lengths", "size"))  # fmt: skip
     is_clear = pl.col("at_peak").sum().over("lengths", "size") <= pl.col("weights")
-    found = np.zeros(len(made), bool)
-    found[rows.filter(is_clear)["row"].to_numpy()] = True
     unclear = rows.filter(~is_clear).unique(["lengths", "size"])
-    return found, int((unclear["weights"] * unclear["size"]).sum())
+    return context.marked(rows.filter(is_clear)["row"].to_numpy()), int((unclear["weights"] * unclear["size"]).sum())
 
 
 def _advice(

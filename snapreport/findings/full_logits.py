@@ -10,7 +10,6 @@ import polars as pl
 from snapreport.findings.advice_births import LINEAR, births
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
 from snapreport.findings.graphs import backward_passes
-from snapreport.findings.live import names_of
 from snapreport.findings.repeated_layers import MAX_OUTPUT_RATIO
 from snapreport.number_format import share_text
 from snapreport.sentence import sentence
@@ -59,7 +58,6 @@ def full_logits(context: AdviceContext) -> Advice | None:
     bytes_ = context.bytes_at_peak(mask)
     if not context.is_much(bytes_):
         return None
-    first = int(context.stack[np.flatnonzero(mask & context.has_python)[0]])
     return Advice(
         "full-logits",
         "Select the positions before the last layer, not after it",
@@ -67,7 +65,7 @@ def full_logits(context: AdviceContext) -> Advice | None:
             sentence(
                 "Logits of all positions{gradient} hold {}, from {}. {} of them are used.",
                 context.share(bytes_),
-                names_of(context.snapshot).line(first),
+                context.first_line(mask),
                 share_text(int(1000 * (1 - share)), 1000),
                 gradient=" and their gradient" if context.trains else "",
             ),

@@ -43,10 +43,9 @@ def dropped_graphs(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: of a forward pass, and freed outside of it in one run of frees with many others, after no
     backward pass. None where the program neither trains nor drops graphs: a forward pass may have been cut off.
     """
-    found = np.zeros(len(context.size), bool)
     kind = context.timeline.activity.kind
     if kind not in (TRAINING, GRAPH_DROPPED):
-        return found
+        return context.marked()
     phase = context.phases.innermost
     events = context.timeline.events
     births = births_until(context)
@@ -78,8 +77,7 @@ def dropped_graphs(context: AdviceContext) -> np.ndarray:
         # What is alive at the end may still see its backward pass, but where the same lines dropped a graph before.
         dropped = table.filter(pl.col("graph").is_in(large["graph"].implode()) & (pl.col("end") < last))
         table = table.filter((pl.col("end") < last) | pl.col("stack").is_in(dropped["stack"].unique().implode()))
-    found[table.filter(pl.col("graph").is_in(large["graph"].implode()))["row"].to_numpy()] = True
-    return found
+    return context.marked(table.filter(pl.col("graph").is_in(large["graph"].implode()))["row"].to_numpy())
 
 
 def is_inner(born: str, freed: str) -> pl.Expr:
@@ -108,7 +106,7 @@ def waiting_graphs(context: AdviceContext) -> WaitingGraphs:
     """Between two passes the program allocates outside of any: a batch, a loss. A line of the model has then allocated
     in each stretch. Layers of one pass lie in one stretch.
     """
-    nothing = WaitingGraphs(np.zeros(len(context.size), bool), 1)
+    nothing = WaitingGraphs(context.marked(), 1)
     mine = context.category("activation") & context.at_peak & (context.phases.innermost == FORWARD)[context.stack]
     rows = np.flatnonzero(mine & (context.born >= 0) & ~dropped_graphs(context))
     if context.timeline.activity.kind != TRAINING or len(rows) < FEWEST_FREED:
@@ -193,9 +191,7 @@ def _read_by(context: AdviceContext, graphs: np.ndarray, passes: int) -> np.ndar
         "row": np.flatnonzero(made), "stack": context.stack[made], "size": context.size[made], "mine": mine[made]
     })  # fmt: skip
     lines = every.filter("mine").group_by("stack", "size").len().filter(pl.col("len") == passes)
-    found = np.zeros(len(made), bool)
-    found[every.join(lines, on=["stack", "size"], how="semi")["row"].to_numpy()] = True
-    return found
+    return context.marked(every.join(lines, on=["stack", "size"], how="semi")["row"].to_numpy())
 
 
 def _freed_by_backward(context: AdviceContext, rows: np.ndarray) -> bool:

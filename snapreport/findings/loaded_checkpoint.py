@@ -30,8 +30,7 @@ def loaded_checkpoint(context: AdviceContext) -> Advice | None:
     # The n-th loaded tensor of a size has a twin where there are n parameters of that size.
     number = np.arange(len(rows)) - np.searchsorted(sizes, sizes)
     of_size = np.searchsorted(parameters, sizes, "right") - np.searchsorted(parameters, sizes)
-    mask = np.zeros(len(context.size), bool)
-    mask[rows[number < of_size]] = True
+    mask = context.marked(rows[number < of_size])
     size, count = context.bytes_at_peak(mask), int(mask.sum())
     if count < _MIN_TENSORS or not context.is_much(size):
         return None

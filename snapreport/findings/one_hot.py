@@ -9,7 +9,6 @@ import numpy as np
 from snapreport.findings.advice_births import births
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
 from snapreport.findings.graphs import backward_passes
-from snapreport.findings.live import names_of
 from snapreport.sentence import sentence
 from snapreport.timeline.phases import BACKWARD, FORWARD, NONE
 
@@ -78,13 +77,12 @@ def one_hot(context: AdviceContext) -> Advice | None:
     bytes_ = context.bytes_at_peak(mask)
     if not context.is_much(bytes_):
         return None
-    first = int(context.stack[np.flatnonzero(mask & context.at_peak)[0]])
     return Advice(
         "one-hot",
         "Give the loss indices of classes instead of one-hot vectors",
         [
             sentence(
-                "{what} hold {}, from {}.", context.share(bytes_), names_of(context.snapshot).line(first), what=what
+                "{what} hold {}, from {}.", context.share(bytes_), context.first_line(mask & context.at_peak), what=what
             ),
             same,
         ],
@@ -139,7 +137,6 @@ def one_hot_inputs(context: AdviceContext) -> Advice | None:
     bytes_ = context.bytes_at_peak(mask)
     if not context.is_much(bytes_):
         return None
-    first = int(context.stack[np.flatnonzero(mask & context.at_peak)[0]])
     return Advice(
         "one-hot-inputs",
         "Use an embedding instead of one-hot vectors",
@@ -147,7 +144,7 @@ def one_hot_inputs(context: AdviceContext) -> Advice | None:
             sentence(
                 "One-hot vectors of several columns hold {}, from {}.",
                 context.share(bytes_),
-                names_of(context.snapshot).line(first),
+                context.first_line(mask & context.at_peak),
             ),
             "A linear layer over them selects rows of its weight, which torch.nn.EmbeddingBag does without them.",
         ],

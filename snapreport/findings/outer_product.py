@@ -10,7 +10,6 @@ import numpy as np
 from snapreport.findings.advice_births import LINEAR, births
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
 from snapreport.findings.graphs import backward_passes
-from snapreport.findings.live import names_of
 from snapreport.findings.saving import bytes_over_time, share_with_cost
 from snapreport.integers import is_among
 from snapreport.sentence import sentence
@@ -67,7 +66,6 @@ def broadcast(context: AdviceContext) -> Advice | None:
     bytes_ = context.bytes_at_peak(mask)
     if not context.is_much(bytes_):
         return None
-    first = int(context.stack[np.flatnonzero(mask & context.has_python)[0]])
     return Advice(
         "broadcast",
         "Give prediction and target the same shape",
@@ -76,7 +74,7 @@ def broadcast(context: AdviceContext) -> Advice | None:
                 "{} are squares of the number of predictions, from {}: a tensor of [N] and one of [N, 1] are "
                 "broadcast to [N, N].",
                 context.share(bytes_),
-                names_of(context.snapshot).line(first),
+                context.first_line(mask),
             ),
             "The loss of such a broadcast compares every prediction with every target.",
         ],
@@ -129,7 +127,6 @@ def distance_matrix(context: AdviceContext) -> Advice | None:
     bytes_ = context.bytes_at_peak(mask)
     if not context.is_much(bytes_):
         return None
-    first = int(context.stack[np.flatnonzero(mask & context.has_python)[0]])
     # The products x·y are as large as the sums, and so are their gradients, which a pass that was cut off may lack.
     cost = output * (0 if context.is_cut_off else 2 if context.trains else 1)
     share = share_with_cost(context.timeline, np.flatnonzero(mask), 1.0, cost * _computing(context, mask))
@@ -140,7 +137,7 @@ def distance_matrix(context: AdviceContext) -> Advice | None:
             sentence(
                 "Differences of all pairs of vectors hold {}, from {}. Only their sums are needed.",
                 context.share(bytes_),
-                names_of(context.snapshot).line(first),
+                context.first_line(mask),
             ),
         ],
         "torch.cdist",
@@ -196,7 +193,6 @@ def distance_chunks(context: AdviceContext) -> Advice | None:
     bytes_ = context.bytes_at_peak(mask)
     if not context.is_much(bytes_):
         return None
-    first = int(context.stack[np.flatnonzero(mask)[0]])
     return Advice(
         "distance-chunks",
         "Compute distances in chunks of rows",
@@ -205,7 +201,7 @@ def distance_chunks(context: AdviceContext) -> Advice | None:
                 "Distances of all vectors to all others hold {}, from {}. With {DISTANCE_CHUNKS} chunks, those of one "
                 "are allocated at a time.",
                 context.share(bytes_),
-                names_of(context.snapshot).line(first),
+                context.first_line(mask),
                 DISTANCE_CHUNKS=DISTANCE_CHUNKS,
             ),
         ],

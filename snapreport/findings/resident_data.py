@@ -19,14 +19,13 @@ def resident_data(context: AdviceContext) -> np.ndarray:
     """
     every = births(context)
     forward = context.born[every.rows[every.forward]]
-    nothing = np.zeros(len(context.size), bool)
     if not len(forward):
-        return nothing
+        return context.marked()
     inputs = context.category("input") & ~context.forward[context.stack]
     early = inputs & (context.born >= 0) & (context.born < forward[0]) & (context.freed > forward[-1])
     batches = inputs & (context.born > forward[0]) & context.has_python
     if int(batches.sum()) < _MIN_BATCHES or not early.any():
-        return nothing
+        return context.marked()
     return np.asarray(early & (context.size >= 2 * int(np.median(context.size[batches]))))
 
 

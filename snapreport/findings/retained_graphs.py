@@ -87,9 +87,7 @@ def _stored_outputs(context: AdviceContext) -> np.ndarray:
     births = births_until(context)
     rows = rows[np.argsort(-context.freed[rows], kind="stable")]
     _, last = np.unique(births[context.freed[rows]], return_index=True)
-    outputs = np.zeros(len(context.size), bool)
-    outputs[rows[last]] = True
-    return outputs
+    return context.marked(rows[last])
 
 
 @remembered
@@ -105,11 +103,8 @@ def read_by_retained_graphs(context: AdviceContext) -> np.ndarray:
     together = np.unique(births[context.freed[graphs & (context.freed < last)]])
     freed = np.flatnonzero(mine & (context.freed < last))
     held = freed[np.isin(births[context.freed[freed]], together)]
-    lines = np.unique(context.stack[held])
-    found = np.zeros(len(mine), bool)
-    found[held] = True
-    found |= mine & (context.freed == last) & np.isin(context.stack, lines)
-    return found
+    of_lines = np.isin(context.stack, np.unique(context.stack[held]))
+    return np.asarray(context.marked(held) | (mine & (context.freed == last) & of_lines))
 
 
 def _not_needed_from(context: AdviceContext, rows: np.ndarray) -> np.ndarray:
@@ -118,11 +113,9 @@ def _not_needed_from(context: AdviceContext, rows: np.ndarray) -> np.ndarray:
     """
     events, begun = context.timeline.events, backward_passes(context)
     ends = backward_ends(context)
-    kept = np.zeros(len(context.size), bool)
-    kept[rows] = True
     last = len(events)
     # Bytes that each backward pass frees, and those of the graphs that it leaves.
-    used = context.category("activation") & (context.born >= 0) & ~kept & (context.freed < last)
+    used = context.category("activation") & (context.born >= 0) & ~context.marked(rows) & (context.freed < last)
     used &= begun[np.minimum(context.freed, last - 1)] == begun[np.maximum(context.born, 0)] + 1
     count = int(begun[-1]) + 2 if len(begun) else 2
     run = begun[np.maximum(context.born[rows], 0)]

@@ -23,9 +23,8 @@ def unused_graphs(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: of a forward pass, and freed together with most of it outside of any pass, by lines of which
     no backward pass ever frees anything, while it does of others. None in a program that does not train.
     """
-    found = np.zeros(len(context.size), bool)
     if context.timeline.activity.kind != TRAINING:
-        return found
+        return context.marked()
     phase, last = context.phases.innermost, len(context.timeline.events)
     forward = (phase == FORWARD)[context.stack] & (context.born >= 0)
     frees = context.free_stack
@@ -40,7 +39,7 @@ def unused_graphs(context: AdviceContext) -> np.ndarray:
     outside = (frees > 0) & ~is_among(phase, (FORWARD, BACKWARD))[frees] & (context.freed < last)
     rows = np.flatnonzero(forward & outside & ~used[calls] & (releases[born_in] | (freed_in == born_in)))
     if not len(rows):
-        return found
+        return context.marked()
     # Frees with no allocation between them free one graph, if no backward pass began between its births; the last made
     # and freed is the output, which is needed anyway, if that is not of the program's own lines.
     together = births_until(context)[context.freed[rows]] * (begun[-1] + 1) + born_in[rows]
@@ -61,8 +60,7 @@ def unused_graphs(context: AdviceContext) -> np.ndarray:
     of_graphs = table.filter(pl.col("graph").is_in(numbers))["calls"].to_numpy()
     # Several graphs may go at once, or stay to the end: they come from the same lines.
     lines = np.bincount(of_graphs, minlength=len(phase)) > 0
-    inner = table.filter(is_inner("born", "freed"))["row"].to_numpy()
-    found[inner] = True
+    found = context.marked(table.filter(is_inner("born", "freed"))["row"].to_numpy())
     # So does what goes with a request that failed: no backward pass uses it.
     failed = np.array(context.timeline.oom_events, np.int64)
     ends = np.append(failed, last)[np.searchsorted(failed, context.born, "right")]

@@ -47,6 +47,11 @@ def distinct(numbers: np.ndarray) -> np.ndarray:
     return np.flatnonzero(table).astype(numbers.dtype)
 
 
+def following(events: np.ndarray, positions: np.ndarray | int, never: int) -> np.ndarray:
+    """Of ascending ``events`` the first after each of ``positions``; ``never`` where there is none."""
+    return np.asarray(np.append(events, never)[np.searchsorted(events, positions, "right")])
+
+
 def _greatest(numbers: np.ndarray) -> int:
     return int(numbers.max()) if len(numbers) else 0
 

@@ -14,8 +14,9 @@ from snapreport.findings.cut_off_pass import repeats_of_parameters
 from snapreport.findings.evaluation_batch import evaluation_batch, is_evaluation, keeps_graphs
 from snapreport.findings.graphs import (
     MOST_PASSES,
-    backward_passes,
+    born_in,
     dropped_graphs,
+    freed_in,
     has_losses,
     unknown_of_a_step,
     waiting_graphs,
@@ -278,19 +279,14 @@ def _kept_over_steps(context: AdviceContext) -> np.ndarray:
     those of one step of two networks. What the next step replaces is as large as its batch.
     """
     retained = retained_graphs(context)
-    kept = retained & (_passes_seen(context) > _PASSES_OF_A_STEP)
+    kept = retained & (freed_in(context) - born_in(context) > _PASSES_OF_A_STEP)
     return np.asarray(retained & np.isin(context.stack, context.stack[kept]))
-
-
-def _passes_seen(context: AdviceContext) -> np.ndarray:
-    """Int64 per allocation: backward passes that began while it was allocated."""
-    begun = backward_passes(context)
-    return np.asarray(begun[np.minimum(context.freed, len(begun) - 1)] - begun[np.maximum(context.born, 0)])
 
 
 def _lasting_inputs(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: inputs that stay allocated over more backward passes than those of one batch."""
-    return np.asarray(context.category("input") & (context.born >= 0) & (_passes_seen(context) >= MOST_PASSES))
+    lasting = freed_in(context) - born_in(context) >= MOST_PASSES
+    return np.asarray(context.category("input") & (context.born >= 0) & lasting)
 
 
 ACTIVATION_RULES = (

@@ -6,8 +6,9 @@ import numpy as np
 from msgspec import Struct
 
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, AdviceEvidence, remembered
-from snapreport.findings.graphs import backward_passes
+from snapreport.findings.graphs import backward_begins, backward_passes, born_in, forward_births, freed_in
 from snapreport.findings.saving import bytes_over_time, peak_without_spans, share_with_cost
+from snapreport.integers import following
 from snapreport.sentence import bytes_part, sentence
 from snapreport.timeline.phases import FORWARD, OPTIMIZER_STEP, ZERO_GRAD
 
@@ -48,9 +49,9 @@ def _old_gradients(context: AdviceContext) -> _OldGradients | None:
     if not len(forward):
         return None
     # Used by an optimizer step since they were made, or made before the trace.
-    next_step = np.append(steps, len(events))[np.searchsorted(steps, context.born, "right")]
+    next_step = following(steps, context.born, len(events))
     used_at = np.where(context.born < 0, -1, next_step)
-    next_forward = np.append(forward, len(events) + 1)[np.searchsorted(forward, used_at, "right")]
+    next_forward = following(forward, used_at, len(events) + 1)
     old = context.category("gradient") & (next_forward < context.freed)
     return _OldGradients(old, next_forward, int(forward[0]))
 
@@ -63,7 +64,7 @@ def untrained(context: AdviceContext) -> np.ndarray:
     """
     gradients, last = context.category("gradient") & (context.born >= 0), len(context.timeline.events)
     zeroed = gradients & (context.freed < last) & context.phases.runs(ZERO_GRAD)[context.free_stack]
-    of = backward_passes(context)[np.maximum(context.born, 0)]
+    of = born_in(context)
     # To add to a gradient, a pass computes it once more. Of two networks in turns, the other's passes do not.
     kind = np.unique(np.stack([context.stack, context.size]), axis=1, return_inverse=True)[1].reshape(-1)
     width = int(of.max(initial=0)) + 1
@@ -122,13 +123,14 @@ def _of_untrained(context: AdviceContext, gradients: np.ndarray) -> np.ndarray:
     makes gradients of the last layers first: where it makes those of the optimizer's weights before all of these,
     nothing needs a graph of the layers before.
     """
-    begun, saved = backward_passes(context), context.category("activation") & (context.born >= 0)
-    run, first = begun[np.maximum(context.born, 0)], int(context.born[gradients].min())
-    others = context.category("gradient") & ~gradients & (context.born >= 0) & (run == begun[first])
+    saved = context.category("activation") & (context.born >= 0)
+    run, first = born_in(context), int(context.born[gradients].min())
+    this = backward_passes(context)[first]
+    others = context.category("gradient") & ~gradients & (context.born >= 0) & (run == this)
     last = int(context.born[others].max(initial=-1))
     if not 0 <= last < first:
         return np.zeros(len(saved), bool)
-    used = saved & (begun[np.minimum(context.freed, len(begun) - 1)] == begun[first]) & (run < begun[first])
+    used = saved & (freed_in(context) == this) & (run < this)
     lines = np.setdiff1d(context.stack[used & (context.freed > last)], context.stack[used & (context.freed < last)])
     return np.asarray(saved & np.isin(context.stack, lines))
 
@@ -185,15 +187,11 @@ def _freed_after_forward(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: freed by ``zero_grad``; or by what no stack trace says, as PyTorch 2.11 records none of
     frees, between the last allocation of a forward pass and the first of its backward pass.
     """
-    events = context.timeline.events["stack"].to_numpy()
-    forward = np.sort(context.born[context.forward[context.stack] & (context.born >= 0)])
-    backward = np.flatnonzero(np.diff(backward_passes(context), prepend=0))
-    next_forward, next_backward = (
-        np.append(at, len(events))[np.searchsorted(at, context.freed)] for at in (forward, backward)
-    )
+    last, forward = len(context.timeline.events), forward_births(context)
+    next_forward, next_backward = (following(at, context.freed, last) for at in (forward, backward_begins(context)))
     unknown = (context.free_stack == 0) | (context.free_stack == context.stack)
-    between = unknown & (next_backward < next_forward) & (context.freed > forward.min(initial=len(events)))
-    return np.asarray((context.phases.runs(ZERO_GRAD)[context.free_stack] | between) & (context.freed < len(events)))
+    between = unknown & (next_backward < next_forward) & (context.freed > forward.min(initial=last))
+    return np.asarray((context.phases.runs(ZERO_GRAD)[context.free_stack] | between) & (context.freed < last))
 
 
 def _freed_late(context: AdviceContext, late: np.ndarray, next_forward: np.ndarray) -> Advice | None:
@@ -227,9 +225,8 @@ def _never_freed(context: AdviceContext) -> Advice | None:
     stacks, passes = context.timeline.events["stack"].to_numpy(), backward_passes(context)
     if (context.phases.runs(OPTIMIZER_STEP) | context.phases.runs(ZERO_GRAD))[stacks].any():
         return None
-    last = passes[np.minimum(context.freed, len(passes) - 1)]
     old = context.category("gradient") & (context.born >= 0)
-    old &= last - passes[np.maximum(context.born, 0)] >= FEWEST_PASSES
+    old &= freed_in(context) - born_in(context) >= FEWEST_PASSES
     size = context.bytes_at_peak(old)
     if not context.is_much(size):
         return None
@@ -269,10 +266,8 @@ def _until_backward(context: AdviceContext, old: np.ndarray, next_forward: np.nd
     the next forward pass up to the next backward pass, which may make it again; 0 where that is nothing.
     """
     timeline, rows = context.timeline, np.flatnonzero(old)
-    last = len(timeline.events)
-    backward = np.flatnonzero(np.diff(backward_passes(context), prepend=0))
-    starts = next_forward[rows]
-    ends = np.minimum(np.append(backward, last)[np.searchsorted(backward, starts, "right")], context.freed[rows])
+    last, starts = len(timeline.events), next_forward[rows]
+    ends = np.minimum(following(backward_begins(context), starts, last), context.freed[rows])
     size, born = context.size[rows], context.born[rows]
     without = peak_without_spans(timeline, starts, np.where(ends < last, ends, -1), size)[0]
     freed = np.where(context.freed[rows] < last, context.freed[rows], -1)

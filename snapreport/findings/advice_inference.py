@@ -13,7 +13,7 @@ from snapreport.findings.retained_graphs import release_graphs
 from snapreport.findings.saving import share_of_lives, share_with_cost
 from snapreport.findings.unused_graphs import inputs_of_unused_graphs, unused_graphs
 from snapreport.findings.unused_model import unused_model
-from snapreport.integers import is_among
+from snapreport.integers import following, is_among
 from snapreport.sentence import bytes_part, sentence
 from snapreport.timeline.phases import FORWARD, NONE
 
@@ -222,8 +222,8 @@ def _late_outputs(context: AdviceContext) -> np.ndarray:
         pl.col("born").min(), soonest=pl.col("freed").min(), freed=pl.col("freed").max()
     )
     table = table.sort("stack", "born").with_columns(
-        pl.when(pl.col("stack") == pl.col("stack").shift(-following)).then(pl.col("born").shift(-following)).alias(name)
-        for following, name in ((1, "next_born"), (2, "after_next"))
+        pl.when(pl.col("stack") == pl.col("stack").shift(-places)).then(pl.col("born").shift(-places)).alias(name)
+        for places, name in ((1, "next_born"), (2, "after_next"))
     )
     # One generation too many, each time: freed after the next is allocated and before the one after it begins.
     late = (pl.col("soonest") > pl.col("next_born")) & (
@@ -291,7 +291,7 @@ def _overlap(context: AdviceContext, mask: np.ndarray) -> tuple[float, int]:
         begun = rows[mine][np.unique(generation[rows[mine]], return_index=True)[1]]
         if len(begun) < mine.sum():
             earlier = np.sort(np.append(earlier, born[begun]))
-        starts[mine] = np.append(earlier, len(timeline.events))[np.searchsorted(earlier, born[rows[mine]], "right")]
+        starts[mine] = following(earlier, born[rows[mine]], len(timeline.events))
     previous = (starts <= context.event) & (context.freed[rows] > context.event)
     share, without, _ = share_of_lives(timeline, rows, starts)
     if not previous.any() or not share or not context.is_much(timeline.peak_bytes - without):

@@ -10,6 +10,7 @@ from snapreport.findings.advice_gradients import keep_gradients, untrained_gradi
 from snapreport.findings.loaded_checkpoint import loaded_checkpoint
 from snapreport.findings.noted_types import element_bytes
 from snapreport.findings.transfer_time import moved_each_step
+from snapreport.integers import following
 from snapreport.sentence import bytes_part, sentence
 from snapreport.timeline.phases import OPTIMIZER_STEP
 
@@ -112,8 +113,7 @@ def _foreach_temporaries(context: AdviceContext) -> np.ndarray:
     # Allocations that outlive the step are state: SGD allocates its momentum buffers here, too.
     step = context.phases.runs(OPTIMIZER_STEP)
     others = np.sort(context.born[~step[context.stack] & (context.born >= 0)])
-    following = np.append(others, len(context.timeline.events))[np.searchsorted(others, context.born, "right")]
-    mask &= context.freed <= following
+    mask &= context.freed <= following(others, context.born, len(context.timeline.events))
     return mask
 
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 from snapreport.findings.advice_births import births
 from snapreport.findings.advice_context import AdviceContext, remembered
 from snapreport.findings.attention_scores import attention_scores
-from snapreport.findings.graphs import backward_allocations, backward_passes
+from snapreport.findings.graphs import backward_allocations, born_in, freed_in
 from snapreport.findings.noted_types import element_bytes, is_in_32_bits
 from snapreport.findings.operator_kinds import (
     CREATED,
@@ -35,7 +35,6 @@ CALL = 6
 MIN_BYTES = 1 << 16
 """Smaller ones, as gradients of biases, say nothing."""
 _LINEAR = r"torch/nn/modules/linear\.py "
-_EMBEDDING = r"functional\.py embedding\w*$"
 _DROPOUT = r"functional\.py dropout\w*$"
 
 
@@ -65,9 +64,9 @@ def autocast_factors(context: AdviceContext) -> AutocastFactors:
             "stack": context.stack[rows],
             "size": context.size[rows],
             "kind": np.where(is_input, CREATED, kinds(context)[context.stack[rows]]),
-            "run": backward_passes(context)[context.born[rows]],
+            "run": born_in(context)[rows],
             "is_input": is_input,
-            "is_kept": _is_kept(context, rows),
+            "is_kept": ((freed_in(context) > born_in(context)) | (context.freed >= len(context.timeline.events)))[rows],
         }
     )
     produced, factor = _of_forward(context, table)
@@ -82,15 +81,6 @@ def autocast_factors(context: AdviceContext) -> AutocastFactors:
         _with_backward(context, rows, low, np.where(own, 0.5, produced)),
         _with_backward(context, rows, high, most),
     )
-
-
-def _is_kept(context: AdviceContext, rows: np.ndarray) -> np.ndarray:
-    """Bool per row: alive when the next backward pass begins."""
-    begun = backward_passes(context)
-    end = np.minimum(context.freed[rows], len(begun) - 1)
-    kept: np.ndarray = begun[end] > begun[context.born[rows]]
-    kept |= context.freed[rows] >= len(begun)
-    return kept
 
 
 def _of_forward(context: AdviceContext, table: pl.DataFrame) -> tuple[np.ndarray, np.ndarray]:

@@ -6,7 +6,7 @@ import numpy as np
 
 from snapreport.findings.advice_births import births
 from snapreport.findings.advice_context import AdviceContext
-from snapreport.findings.graphs import backward_passes
+from snapreport.findings.graphs import born_in
 from snapreport.findings.noted_types import element_bytes, is_in_32_bits
 from snapreport.findings.operator_kinds import HALF, kinds
 
@@ -30,7 +30,7 @@ def weight_copies(context: AdviceContext) -> int:
 def _embeddings(context: AdviceContext) -> int:
     """Bytes of the tables that are read before any product: a backward pass makes their gradients last."""
     rows = births(context).rows
-    run = backward_passes(context)[context.born[rows]]
+    run = born_in(context)[rows]
     made = context.category("activation")[rows]
     embeds = np.flatnonzero(made & context.frames(_EMBEDDING)[context.stack[rows]])
     if not len(embeds):

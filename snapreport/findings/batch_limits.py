@@ -7,7 +7,7 @@ import numpy as np
 from snapreport.findings.advice_births import LINEAR, births
 from snapreport.findings.advice_context import MIN_BYTES, AdviceContext, remembered
 from snapreport.findings.advice_gradients import untrained
-from snapreport.findings.graphs import backward_allocations, backward_passes, waiting_passes
+from snapreport.findings.graphs import backward_allocations, backward_passes, born_in, forward_births, waiting_passes
 from snapreport.timeline.phases import BACKWARD, OPTIMIZER_STEP
 
 _GRAPH_NETWORK = (
@@ -30,8 +30,7 @@ def is_batch_fixed(context: AdviceContext) -> bool:
 
 def _is_one_graph(context: AdviceContext) -> bool:
     """A graph network whose steps all read the same data: it has no batch."""
-    every = births(context)
-    forward = context.born[every.rows[every.forward]]
+    forward = forward_births(context)
     large = (context.size >= _MIN_BYTES) & ~context.forward[context.stack]
     inputs = context.category("input") & large
     if not len(forward) or (inputs & (context.born > forward[0])).any():
@@ -49,7 +48,7 @@ def _sends_messages(context: AdviceContext, fixed: np.ndarray) -> bool:
     """
     every = births(context)
     large = every.forward & (every.size >= _MIN_BYTES)
-    size, run = every.size[large], backward_passes(context)[context.born[every.rows[large]]]
+    size, run = every.size[large], born_in(context)[every.rows[large]]
     sizes, count = np.unique(context.size[fixed], return_counts=True)
     passes = len(np.unique(run))
     for edges in sizes[count >= 2].tolist():
@@ -87,7 +86,7 @@ def _accumulates(context: AdviceContext) -> bool:
     stacks = context.timeline.events["stack"].to_numpy()
     steps = begun[np.flatnonzero((context.phases.innermost == OPTIMIZER_STEP)[stacks])]
     mine = context.category("gradient") & (context.born >= 0)
-    made = np.bincount(begun[context.born[mine]], context.size[mine])
+    made = np.bincount(born_in(context)[mine], context.size[mine])
     passes = np.unique(steps), np.flatnonzero(made > _SOME_GRADIENTS * made.max(initial=0))
     return any(len(each) > 1 and float(np.median(np.diff(each))) >= 2 for each in passes)
 
@@ -116,7 +115,7 @@ def _is_optimized(context: AdviceContext) -> bool:
     """
     if context.is_cut_off or not context.trains:  # before the gradients of parameters
         return False
-    forward = context.born[births(context).rows[births(context).forward]]
+    forward = forward_births(context)
     early = (context.born >= 0) & (context.born < (forward[0] if len(forward) else 0)) & ~context.category("parameter")
     trained = context.category("gradient") & ~untrained(context)
     gradients, parameters = np.unique(context.size[trained]), np.unique(context.size[context.category("parameter")])

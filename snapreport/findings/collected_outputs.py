@@ -8,11 +8,12 @@ from msgspec import Struct
 
 from snapreport.findings.advice_births import births
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, AdviceEvidence, remembered
-from snapreport.findings.graphs import backward_passes, dropped_graphs
+from snapreport.findings.graphs import backward_begins, born_in, dropped_graphs, forward_births
 from snapreport.findings.live import names_of
 from snapreport.findings.retained_graphs import read_by_retained_graphs, retained_graphs
 from snapreport.findings.saving import share_of_lives
 from snapreport.findings.unused_graphs import inputs_of_unused_graphs, unused_graphs
+from snapreport.integers import following
 from snapreport.sentence import bytes_part, sentence
 from snapreport.timeline.activity import INFERENCE, TRAINING
 from snapreport.timeline.phases import BACKWARD
@@ -127,7 +128,7 @@ def _collected(context: AdviceContext) -> np.ndarray:
     epoch = np.zeros(len(born), np.int64)
     if kind == TRAINING:
         last = len(context.timeline.events)
-        epoch = backward_passes(context)[born]
+        epoch = born_in(context)[every.rows]
         freed_in = context.free_stack[every.rows]
         kept &= (freed == last) | (freed_in > 0) & ~context.phases.runs(BACKWARD)[freed_in]
         kept &= ~(dropped_graphs(context) | unused_graphs(context) | retained_graphs(context))[every.rows]
@@ -153,10 +154,9 @@ def _without_graph(context: AdviceContext, lines: pl.DataFrame) -> pl.Series:
     """Boolean per row: whether another forward pass runs after the ``last`` of a line before the next backward pass
     begins, or none does: else that may be of the line's own graph.
     """
-    forward = np.sort(context.born[context.forward[context.stack] & (context.born >= 0)])
-    begins = np.append(np.flatnonzero(np.diff(backward_passes(context), prepend=0)), np.iinfo(np.int64).max)
+    forward, never = forward_births(context), np.iinfo(np.int64).max
     first, last = (lines[name].to_numpy() for name in ("first", "last"))
-    following = begins[np.searchsorted(begins, last, "right")]
-    start, end, after = (np.searchsorted(forward, events) for events in (first, last, following))
+    begins = following(backward_begins(context), last, never)
+    start, end, after = (np.searchsorted(forward, events) for events in (first, last, begins))
     of_pass = (end - start) / np.maximum(lines["n"].to_numpy() - 1, 1)
-    return pl.Series((following == begins[-1]) | (after - end >= of_pass))
+    return pl.Series((begins == never) | (after - end >= of_pass))

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
-from snapreport.findings.graphs import backward_passes
+from snapreport.findings.graphs import born_in
 from snapreport.findings.live import names_of
 from snapreport.findings.saving import share_of_lives
 from snapreport.sentence import sentence
@@ -20,7 +20,7 @@ def collected_weights(context: AdviceContext) -> Advice | None:
     rows = np.flatnonzero(mine)
     table = pl.DataFrame({
         "row": rows, "stack": context.stack[rows], "size": context.size[rows], "born": context.born[rows],
-        "copy": backward_passes(context)[context.born[rows]], "alive": context.at_peak[rows],
+        "copy": born_in(context)[rows], "alive": context.at_peak[rows],
     })  # fmt: skip
     copies = table.group_by("stack", "copy").agg(pl.col("size").sum(), pl.col("alive").all(), pl.col("born").max())
     alive = copies.filter("alive").group_by("stack").agg(copies=pl.len(), sizes=pl.col("size").n_unique())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, remembered
-from snapreport.findings.graphs import backward_passes, dropped_graphs
+from snapreport.findings.graphs import backward_passes, born_in, dropped_graphs, freed_in
 from snapreport.findings.retained_graphs import retained_graphs
 from snapreport.findings.unused_graphs import unused_graphs
 from snapreport.sentence import sentence
@@ -29,8 +29,7 @@ def keeps_graphs(context: AdviceContext, batch: np.ndarray) -> bool:
     graphs = batch & unused_graphs(context)
     if context.bytes_at_peak(graphs) <= _MOST * context.bytes_at_peak(batch):
         return False
-    begun = backward_passes(context)
-    return bool(len(np.unique(begun[context.born[graphs]])) <= _MOST * begun[-1])
+    return bool(len(np.unique(born_in(context)[graphs])) <= _MOST * backward_passes(context)[-1])
 
 
 @remembered
@@ -39,17 +38,17 @@ def _evaluated(context: AdviceContext) -> np.ndarray:
     is alive at the end, whose backward pass may not have been recorded; no graph that is dropped, as a teacher's in a
     training step; and nothing of a checkpoint, which computes again between two parts of a backward pass.
     """
-    born, freed, last = np.maximum(context.born, 0), context.freed, len(context.timeline.events)
-    begun, unused = backward_passes(context), dropped_graphs(context) | unused_graphs(context)
+    freed, last = context.freed, len(context.timeline.events)
+    run, unused = born_in(context), dropped_graphs(context) | unused_graphs(context)
     frees = context.free_stack
     elsewhere = (frees != context.stack) & (frees > 0) & ~context.phases.runs(BACKWARD)[frees]
     saved = context.category("activation") & context.forward[context.stack] & (context.born >= 0) & ~unused
     saved &= ~elsewhere | retained_graphs(context)
-    saved &= begun[np.minimum(freed, last - 1)] > begun[born]
-    begins = np.full(int(begun[-1]) + 1, last, np.int64)
-    np.minimum.at(begins, begun[born[saved]], _pass_begins(context)[saved])
-    before = begins[begun[born]]
-    passing = (context.born >= 0) & context.has_python & (born < before) & (freed <= before) & (freed < last)
+    saved &= freed_in(context) > run
+    begins = np.full(int(run.max(initial=0)) + 1, last, np.int64)
+    np.minimum.at(begins, run[saved], _pass_begins(context)[saved])
+    before = begins[run]
+    passing = (context.born >= 0) & context.has_python & (context.born < before) & (freed <= before) & (freed < last)
     return np.asarray(passing & ~unused & ~context.frames(r"torch/utils/checkpoint\.py")[context.stack])
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from snapreport.findings.advice_births import births
 from snapreport.findings.advice_context import MIN_BYTES, MIN_SHARE, ONE_LINE, Advice, AdviceContext, AdviceEvidence
-from snapreport.findings.graphs import backward_passes, births_until
+from snapreport.findings.graphs import backward_passes, births_until, born_in, forward_births
+from snapreport.integers import following
 from snapreport.sentence import bytes_part, sentence
 from snapreport.timeline.phases import BACKWARD, FORWARD
 
@@ -26,8 +26,6 @@ def exception_holds(context: AdviceContext) -> Advice | None:
     """Activations of an attempt that ended in an exception, still alive when forward passes run again, with no backward
     pass that would use them.
     """
-    every = births(context)
-    forward = context.born[every.rows[every.forward]]
     # A request that fails within a pass that goes on: its activations are used, and freed, by the backward pass.
     used = (context.free_stack == 0) | context.phases.runs(BACKWARD)[context.free_stack]
     last = len(context.timeline.events)
@@ -37,7 +35,7 @@ def exception_holds(context: AdviceContext) -> Advice | None:
     size, largest, failures = 0, np.zeros(len(context.size), bool), context.timeline.oom_events
     for ended in failures or _given_up(context, grown, group):
         # Alive when the next pass begins.
-        after = np.append(forward, last)[np.searchsorted(forward, ended, "right")]
+        after = following(forward_births(context), ended, last)
         held = grown & (context.born <= ended) & (context.freed > after) & (after < last)
         groups, count = np.unique(group[held], return_counts=True)
         together = held & np.isin(group, groups[count >= _MIN_TENSORS])
@@ -79,7 +77,7 @@ def _given_up(context: AdviceContext, grown: np.ndarray, group: np.ndarray) -> l
     passes = backward_passes(context)
     table = pl.DataFrame({
         "row": rows, "group": group[rows], "stack": context.stack[rows], "size": context.size[rows],
-        "born": context.born[rows], "freed": context.freed[rows], "passes": passes[context.born[rows]],
+        "born": context.born[rows], "freed": context.freed[rows], "passes": born_in(context)[rows],
     })  # fmt: skip
     attempts = table.group_by("group", "passes").agg(
         n=pl.len(), bytes=pl.col("size").sum(), end=pl.col("born").max(), freed=pl.col("freed").min()

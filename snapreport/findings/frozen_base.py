@@ -8,9 +8,9 @@ import numpy as np
 import polars as pl
 from msgspec import Struct
 
-from snapreport.findings.advice_births import births
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, AdviceEvidence
 from snapreport.findings.element_size import computes_in_32_bits
+from snapreport.findings.graphs import forward_births
 from snapreport.findings.mixed_precision import MARGIN, is_low_precision
 from snapreport.findings.noted_types import element_bytes, is_in_32_bits
 from snapreport.findings.saving import bytes_over_time, share_with_cost
@@ -69,8 +69,7 @@ class _Replay(Struct, frozen=True):
 
 
 def _replay(context: AdviceContext, mask: np.ndarray, half: np.ndarray) -> _Replay:
-    allocated, every = context.timeline.allocated, births(context)
-    begins = int(context.born[every.rows[every.forward]].min(initial=len(half)))
+    allocated, begins = context.timeline.allocated, int(forward_births(context).min(initial=len(half)))
     saved = np.where(np.arange(len(half)) <= begins, 0, half)
     saved[min(begins, len(saved) - 1)] = -int(context.size[mask].max()) // 2
     on_device = int((allocated - saved).max())

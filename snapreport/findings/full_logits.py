@@ -9,7 +9,7 @@ import polars as pl
 
 from snapreport.findings.advice_births import LINEAR, births
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
-from snapreport.findings.graphs import backward_passes
+from snapreport.findings.graphs import backward_passes, born_in, forward_births
 from snapreport.findings.repeated_layers import MAX_OUTPUT_RATIO
 from snapreport.number_format import share_text
 from snapreport.sentence import sentence
@@ -101,7 +101,7 @@ def _most_runs(context: AdviceContext) -> np.ndarray:
     begun, rows = backward_passes(context), births(context).rows
     most = np.zeros(int(context.stack.max(initial=0)) + 1, np.int64)
     if begun.any():
-        made = {"stack": context.stack[rows], "size": context.size[rows], "pass": begun[context.born[rows]]}
+        made = {"stack": context.stack[rows], "size": context.size[rows], "pass": born_in(context)[rows]}
         runs = pl.DataFrame(made).group_by("stack", "size", "pass").len()
         np.maximum.at(most, runs["stack"].to_numpy(), runs["len"].to_numpy())
     return most
@@ -114,8 +114,7 @@ def _row(context: AdviceContext, row: int, whole: int) -> int:
     """
     born = context.born[row]
     alive = (context.born < born) & (context.freed > born)
-    first = births(context).rows[births(context).forward][:1]
-    before = context.born < context.born[first].max(initial=0)
+    before = context.born < forward_births(context)[:1].max(initial=0)
     weights = np.unique(context.size[alive & (context.category("parameter") | before)])
     inputs = np.flatnonzero(alive & context.category("activation", "temporary"))
     latest = context.size[inputs[np.argsort(-context.born[inputs], kind="stable")]].tolist()

@@ -7,7 +7,7 @@ import polars as pl
 from msgspec import Struct
 
 from snapreport.findings.advice_context import BLOCK, AdviceContext, remembered
-from snapreport.integers import is_among
+from snapreport.integers import following, is_among
 from snapreport.memoize import memoize
 from snapreport.reading.recording import ACTIONS
 from snapreport.timeline.activity import GRAPH_DROPPED, TRAINING, engine_allocations
@@ -116,17 +116,16 @@ def waiting_graphs(context: AdviceContext) -> WaitingGraphs:
     stack = events["stack"].to_numpy()
     # No backward pass began between their births, only after the last of them.
     begun = backward_passes(context)
-    before = int(begun[context.born[rows]].max())
-    rows = rows[begun[context.born[rows]] == before]
+    before = int(born_in(context)[rows].max())
+    rows = rows[born_in(context)[rows] == before]
     ooms = [event for event in context.timeline.oom_events if event >= context.event and begun[event] == before]
     if ooms:
         rows = rows[context.freed[rows] > ooms[0]]
         if context.occurs(context.frames(_PIPELINE)):
             return nothing
     else:
-        ended_in = begun[np.minimum(context.freed[rows], len(events) - 1)]
-        last = ended_in.min()
-        rows = rows[(ended_in == last) & (context.freed[rows] < len(events))]
+        last = freed_in(context)[rows].min()
+        rows = rows[(freed_in(context)[rows] == last) & (context.freed[rows] < len(events))]
         if not _freed_by_backward(context, rows):
             return nothing
         # It begins with one loss: a stage of a pipeline holds several micro-batches, and gets their gradients.
@@ -229,33 +228,53 @@ def backward_passes(context: AdviceContext) -> np.ndarray:
 
 
 @remembered
+@remembered
+def backward_begins(context: AdviceContext) -> np.ndarray:
+    """Int64 events with which backward passes begin, ascending."""
+    return np.flatnonzero(np.diff(backward_passes(context), prepend=0))
+
+
+@remembered
+def born_in(context: AdviceContext) -> np.ndarray:
+    """Int64 per allocation: how many backward passes had begun at its birth."""
+    return np.asarray(backward_passes(context)[np.maximum(context.born, 0)])
+
+
+@remembered
+def freed_in(context: AdviceContext) -> np.ndarray:
+    """The same at its free, or at the end of the trace."""
+    begun = backward_passes(context)
+    return np.asarray(begun[np.minimum(context.freed, len(begun) - 1)])
+
+
+@remembered
+def forward_births(context: AdviceContext) -> np.ndarray:
+    """Int64 events at which forward passes allocate, ascending."""
+    return np.sort(context.born[context.forward[context.stack] & (context.born >= 0)])
+
+
+@remembered
 def saved_for_backward(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: a backward pass begins while it is alive, and it is freed then or later."""
-    begun = backward_passes(context)
-    ended = begun[np.minimum(context.freed, len(begun) - 1)]
-    return np.asarray((context.freed < len(begun)) & (ended > begun[np.maximum(context.born, 0)]))
+    return np.asarray((context.freed < len(context.timeline.events)) & (freed_in(context) > born_in(context)))
 
 
 def unknown_of_a_step(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: of unknown category, made by the program and freed with the next backward pass at the
     latest, as what a loss or a function outside of any module computes.
     """
-    begun = backward_passes(context)
     made = context.category("unknown") & (context.born >= 0) & context.has_python
-    found = made & (context.freed < len(begun))
-    rows = np.flatnonzero(found)
-    found[rows] = begun[context.freed[rows]] <= begun[context.born[rows]] + 1
+    events = context.timeline.events["stack"].to_numpy()
+    found = made & (context.freed < len(events)) & (freed_in(context) <= born_in(context) + 1)
     if context.is_cut_off:
         # Nothing frees what the last step made: the program died in it.
-        events = context.timeline.events["stack"].to_numpy()
         steps = np.flatnonzero(context.phases.runs(OPTIMIZER_STEP)[events])
-        forward = np.sort(context.born[context.forward[context.stack] & (context.born >= 0)])
         if len(steps):
-            after = int(np.append(forward, len(events))[np.searchsorted(forward, steps[-1])])
+            after = int(following(forward_births(context), steps[-1], len(events)))
         else:
             # The first step: what is made before anything is freed may be weights.
             after = int(context.freed[(context.born >= 0) & (context.free_stack > 0)].min(initial=len(events)))
-        found |= made & (context.freed == len(begun)) & (context.born >= after)
+        found |= made & (context.freed == len(events)) & (context.born >= after)
     return np.asarray(found)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from snapreport.findings.advice_context import AdviceContext
-from snapreport.findings.graphs import backward_passes
+from snapreport.findings.graphs import born_in
 from snapreport.findings.repeated_layers import FEWEST_IN_FAMILY
 from snapreport.integers import is_among
 
@@ -29,10 +29,10 @@ def layer_count(context: AdviceContext, rows: np.ndarray, passes: int) -> int:
     live = rows[context.at_peak[rows] & (context.born[rows] >= 0)]
     if not len(live):
         return 0
-    begun = backward_passes(context)
-    before = int(begun[context.born[live]].max())
+    run = born_in(context)
+    before = int(run[live].max())
     mine = rows[(context.born[rows] >= 0) & (context.born[rows] <= context.event)]
-    mine = mine[(begun[context.born[mine]] == before) & is_among(context.stack[mine], np.unique(context.stack[live]))]
+    mine = mine[(run[mine] == before) & is_among(context.stack[mine], np.unique(context.stack[live]))]
     table = pl.DataFrame({"stack": context.stack[mine], "size": context.size[mine], "born": context.born[mine]})
     lines = table.group_by("stack").agg(
         n=pl.len().cast(pl.Int64) // max(1, passes),

@@ -8,7 +8,7 @@ import numpy as np
 
 from snapreport.findings.advice_births import births
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
-from snapreport.findings.graphs import backward_passes
+from snapreport.findings.graphs import backward_passes, born_in
 from snapreport.sentence import sentence
 from snapreport.timeline.phases import BACKWARD, FORWARD, NONE
 
@@ -103,7 +103,7 @@ def _smoothed_labels(context: AdviceContext) -> np.ndarray:
     divergence = context.frames(r"torch/nn/functional\.py kl_div$")[stack]
     by_program = context.own_frames[context.innermost()][stack] & (context.phases.innermost == NONE)[stack]
     in_program = (stack > 0) & ~context.phases.runs(BACKWARD)[stack]
-    passes = backward_passes(context)[context.born[rows]]
+    passes = born_in(context)[rows]
     for run in np.unique(passes[divergence]).tolist():
         inside = np.flatnonzero(divergence & (passes == run))
         whole = int(size[inside].max())

@@ -9,7 +9,7 @@ import numpy as np
 
 from snapreport.findings.advice_births import LINEAR, births
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
-from snapreport.findings.graphs import backward_passes
+from snapreport.findings.graphs import born_in, freed_in
 from snapreport.findings.saving import bytes_over_time, share_with_cost
 from snapreport.integers import is_among
 from snapreport.sentence import sentence
@@ -152,10 +152,9 @@ def _computing(context: AdviceContext, mask: np.ndarray) -> np.ndarray:
     """Int64 per place in a curve: 1 where distances or their gradients are computed, 0 where differences are only kept
     for a backward pass: the exponentials of a kernel keep what they need in either case.
     """
-    last, begun = len(context.timeline.events), backward_passes(context)
-    rows = np.flatnonzero(mask)
+    last, rows = len(context.timeline.events), np.flatnonzero(mask)
     born, freed = np.maximum(context.born[rows], 0), context.freed[rows]
-    kept = begun[np.minimum(freed, last - 1)] > begun[born]
+    kept = (freed_in(context) > born_in(context))[rows]
     # The sum of what is kept follows directly; at the other end its gradient, which has no stack trace, is alive.
     order = np.append(np.sort(context.born[births(context).rows]), last)
     following = order[np.minimum(np.searchsorted(order, born, "right") + _IN_SUM, len(order) - 1)]

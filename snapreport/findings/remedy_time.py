@@ -9,7 +9,7 @@ import polars as pl
 from msgspec import Struct
 
 from snapreport.findings.advice_context import AdviceContext
-from snapreport.findings.graphs import backward_passes
+from snapreport.findings.graphs import born_in
 from snapreport.findings.repeated_layers import Layers
 from snapreport.number_format import duration_text, share_text
 from snapreport.reading.activity_trace import COPY, KERNEL, OPERATOR, RUNTIME
@@ -111,7 +111,7 @@ def _windows(context: AdviceContext, layers: Layers) -> np.ndarray:
     """
     born = context.born[layers.rows]
     # Where a layer's lines are told apart in its middle, the last of a step and the first of the next are one.
-    run = backward_passes(context)[born]
+    run = born_in(context)[layers.rows]
     table = pl.DataFrame({"layer": layers.starts, "run": run, "born": born, "goes": layers.ends > layers.starts})
     last = pl.when("goes").then("born").max()
     events = table.group_by("layer", "run").agg(first=pl.col("born").min(), last=last, end=pl.col("born").max())

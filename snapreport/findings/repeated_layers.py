@@ -12,8 +12,8 @@ import polars as pl
 from msgspec import Struct
 
 from snapreport.findings.advice_context import AdviceContext, remembered
-from snapreport.findings.graphs import backward_allocations, backward_passes, saved_for_backward
-from snapreport.integers import is_among
+from snapreport.findings.graphs import backward_allocations, born_in, saved_for_backward
+from snapreport.integers import following, is_among
 from snapreport.timeline.phases import FORWARD
 
 FEWEST_LAYERS = 4
@@ -44,7 +44,7 @@ def repeated_layers(context: AdviceContext, activation: np.ndarray, passes: int)
     if not len(live):
         return None
     # What an earlier step left, as the number of its loss, is of no layer of this one.
-    run = backward_passes(context)[context.born[live]]
+    run = born_in(context)[live]
     live = live[run == np.argmax(np.bincount(run, context.size[live]))]
     born = pl.DataFrame({"stack": _lines(context)[live], "size": context.size[live], "born": context.born[live]})
     lines = born.group_by("stack").agg(
@@ -122,9 +122,7 @@ def _family(context: AdviceContext, activation: np.ndarray, lines: pl.DataFrame,
     backward = np.flatnonzero(backward_allocations(context))
     # In the backward pass a layer is computed again before the first of its tensors goes.
     table = table.with_columns(end=pl.col("born").max().over("layer"), large=pl.col("size").max().over("layer"))
-    following = np.append(backward, len(context.timeline.events))[
-        np.searchsorted(backward, table["end"].to_numpy(), "right")
-    ]
+    again = following(backward, table["end"].to_numpy(), len(context.timeline.events))
     # Of a pass that was cut off, the last layer's lines may be alive that no other layer has.
     in_each = lines.filter((_tensors_of_each(pl.lit(count)) > 0) | (pl.col("n") >= FEWEST_IN_FAMILY))
     table = table.with_columns(around=is_among(stack[rows], _stacks_between_layers(context, in_each)))
@@ -138,7 +136,7 @@ def _family(context: AdviceContext, activation: np.ndarray, lines: pl.DataFrame,
     table = table.join(frees.select("layer", "next"), on="layer", how="left", maintain_order="left")
     is_read = is_output & (pl.col("freed") <= pl.col("next"))
     is_kept = ((pl.col("born") == output) | is_read).fill_null(False) | pl.col("around")
-    table = table.with_columns(backward=following, stays=is_kept)
+    table = table.with_columns(backward=again, stays=is_kept)
     # A layer that is alive at the end of the trace is not computed again in it.
     never = len(context.timeline.events)
     is_used = (pl.col("freed") >= pl.col("backward")) & ~pl.col("stays") & (pl.col("freed") < never)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from snapreport.findings.advice_births import births
 from snapreport.findings.advice_context import Advice, AdviceContext, remembered
+from snapreport.findings.graphs import forward_births
 from snapreport.findings.live import names_of
 from snapreport.sentence import sentence
 
@@ -17,8 +17,7 @@ def resident_data(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: inputs from before the first forward pass, much larger than the batches that the program
     makes for each step. A graph that every step uses whole has no batches.
     """
-    every = births(context)
-    forward = context.born[every.rows[every.forward]]
+    forward = forward_births(context)
     if not len(forward):
         return context.marked()
     inputs = context.category("input") & ~context.forward[context.stack]

@@ -6,11 +6,20 @@ import numpy as np
 import polars as pl
 
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, AdviceEvidence, remembered
-from snapreport.findings.graphs import FEWEST_FREED, FEWEST_STACKS, backward_allocations, backward_passes, births_until
+from snapreport.findings.graphs import (
+    FEWEST_FREED,
+    FEWEST_STACKS,
+    backward_allocations,
+    backward_passes,
+    births_until,
+    born_in,
+    freed_in,
+    saved_for_backward,
+)
 from snapreport.findings.live import names_of
 from snapreport.findings.saving import CLOSE_TO_PEAK, share_of_lives
 from snapreport.findings.unused_graphs import unused_graphs
-from snapreport.integers import is_among
+from snapreport.integers import following, is_among
 from snapreport.reading.recording import ACTIONS
 from snapreport.sentence import bytes_part, event_part, sentence
 from snapreport.timeline.activity import TRAINING
@@ -53,9 +62,7 @@ def retained_graphs(context: AdviceContext) -> np.ndarray:
     graph = pl.len().over("graph") >= FEWEST_TENSORS, pl.col("line").n_unique().over("graph") >= FEWEST_LINES
     table = table.filter(*graph)
     # What is freed before any backward pass is not saved: a convolution without cuDNN unfolds each sample in its line.
-    begun = backward_passes(context)
-    saved = freed & (begun[np.minimum(context.freed, len(begun) - 1)] > begun[np.maximum(context.born, 0)])
-    every = np.bincount(context.stack[saved], minlength=len(phase))
+    every = np.bincount(context.stack[freed & saved_for_backward(context)], minlength=len(phase))
     mostly = np.bincount(table["stack"].to_numpy(), minlength=len(phase)) >= np.maximum(_MIN_TENSOR_SHARE * every, 2)
     found[table.filter(pl.Series(mostly[table["stack"].to_numpy()]))["row"].to_numpy()] = True
     # What is alive at the end comes from the same lines.
@@ -72,11 +79,11 @@ def backward_ends(context: AdviceContext) -> np.ndarray:
     is_alloc = action_codes(events) == ACTIONS.index("alloc")
     others = np.flatnonzero(is_alloc & ~backward_allocations(context))
     own = np.flatnonzero(backward_allocations(context))
-    last = np.zeros(int(begun[-1]) + 2 if len(begun) else 1, np.int64)
+    last = np.zeros(int(begun[-1]) + 2, np.int64)
     np.maximum.at(last, begun[own], own)
-    following = np.append(others, never)[np.searchsorted(others, last, "right")]
-    following[-1] = never
-    return np.asarray(following[np.minimum(begun[np.maximum(context.born, 0)] + 1, len(following) - 1)])
+    ends = following(others, last, never)
+    ends[-1] = never
+    return np.asarray(ends[born_in(context) + 1])
 
 
 def _stored_outputs(context: AdviceContext) -> np.ndarray:
@@ -111,25 +118,21 @@ def _not_needed_from(context: AdviceContext, rows: np.ndarray) -> np.ndarray:
     """Int64 per row: the event from which no backward pass needs it. The next one may free another graph, that of its
     loss: then it never uses this one, whose forward pass is all that it lives for.
     """
-    events, begun = context.timeline.events, backward_passes(context)
-    ends = backward_ends(context)
-    last = len(events)
+    run, last, ends = born_in(context), len(context.timeline.events), backward_ends(context)
+    of_rows, count = run[rows], int(backward_passes(context)[-1]) + 2
     # Bytes that each backward pass frees, and those of the graphs that it leaves.
     used = context.category("activation") & (context.born >= 0) & ~context.marked(rows) & (context.freed < last)
-    used &= begun[np.minimum(context.freed, last - 1)] == begun[np.maximum(context.born, 0)] + 1
-    count = int(begun[-1]) + 2 if len(begun) else 2
-    run = begun[np.maximum(context.born[rows], 0)]
-    of_loss = np.bincount(begun[np.maximum(context.born[used], 0)], context.size[used], count)
-    of_kept = np.bincount(run, context.size[rows], count)
+    used &= freed_in(context) == run + 1
+    of_loss = np.bincount(run[used], context.size[used], count)
+    of_kept = np.bincount(of_rows, context.size[rows], count)
     made_from, made_until = np.full(count, last, np.int64), np.zeros(count, np.int64)
-    np.minimum.at(made_from, run, context.born[rows])
-    np.maximum.at(made_until, run, context.born[rows])
+    np.minimum.at(made_from, of_rows, context.born[rows])
+    np.maximum.at(made_until, of_rows, context.born[rows])
     # What each layer makes for both, as keys and values that a model returns beside its logits, is of one graph.
-    of_used = begun[np.maximum(context.born, 0)]
-    among = used & (context.born > made_from[of_used]) & (context.born < made_until[of_used])
-    of_same = np.bincount(of_used[among], context.size[among], count)
-    unused = (of_loss[run] >= of_kept[run]) & (2 * of_same[run] < of_loss[run])
-    return np.asarray(np.where(unused, np.minimum(made_until[run] + 1, ends[rows]), ends[rows]))
+    among = used & (context.born > made_from[run]) & (context.born < made_until[run])
+    of_same = np.bincount(run[among], context.size[among], count)
+    unused = ((of_loss >= of_kept) & (2 * of_same < of_loss))[of_rows]
+    return np.asarray(np.where(unused, np.minimum(made_until[of_rows] + 1, ends[rows]), ends[rows]))
 
 
 def release_graphs(context: AdviceContext) -> Advice | None:

@@ -7,8 +7,8 @@ import polars as pl
 
 from snapreport.findings.advice_births import births as births_without_workspaces
 from snapreport.findings.advice_context import AdviceContext, remembered
-from snapreport.findings.graphs import backward_passes, births_until, dropped_graphs, is_inner
-from snapreport.integers import is_among
+from snapreport.findings.graphs import backward_passes, births_until, born_in, dropped_graphs, freed_in, is_inner
+from snapreport.integers import following, is_among
 from snapreport.timeline.activity import TRAINING
 from snapreport.timeline.phases import BACKWARD, FORWARD
 
@@ -33,16 +33,15 @@ def unused_graphs(context: AdviceContext) -> np.ndarray:
     calls = context.calls[context.stack]
     used = np.bincount(calls[by_backward], minlength=len(phase)) > 0
     # A backward pass that frees nothing has used its graph with retain_graph=True.
-    begun = backward_passes(context)
-    born_in, freed_in = begun[np.maximum(context.born, 0)], begun[np.minimum(context.freed, last - 1)]
-    releases = np.bincount(born_in[by_backward & (freed_in == born_in + 1)], minlength=len(begun) + 1) > 0
+    born, freed, passes = born_in(context), freed_in(context), int(backward_passes(context)[-1]) + 1
+    releases = np.bincount(born[by_backward & (freed == born + 1)], minlength=passes) > 0
     outside = (frees > 0) & ~is_among(phase, (FORWARD, BACKWARD))[frees] & (context.freed < last)
-    rows = np.flatnonzero(forward & outside & ~used[calls] & (releases[born_in] | (freed_in == born_in)))
+    rows = np.flatnonzero(forward & outside & ~used[calls] & (releases[born] | (freed == born)))
     if not len(rows):
         return context.marked()
     # Frees with no allocation between them free one graph, if no backward pass began between its births; the last made
     # and freed is the output, which is needed anyway, if that is not of the program's own lines.
-    together = births_until(context)[context.freed[rows]] * (begun[-1] + 1) + born_in[rows]
+    together = births_until(context)[context.freed[rows]] * passes + born[rows]
     table = pl.DataFrame({"row": rows, "graph": together, "calls": calls[rows]}).with_columns(
         born=pl.Series(context.born[rows]), freed=pl.Series(context.freed[rows])
     )
@@ -63,7 +62,7 @@ def unused_graphs(context: AdviceContext) -> np.ndarray:
     found = context.marked(table.filter(is_inner("born", "freed"))["row"].to_numpy())
     # So does what goes with a request that failed: no backward pass uses it.
     failed = np.array(context.timeline.oom_events, np.int64)
-    ends = np.append(failed, last)[np.searchsorted(failed, context.born, "right")]
+    ends = following(failed, context.born, last)
     found |= forward & (context.freed >= ends)
     return np.asarray(found & lines[calls])
 

@@ -70,7 +70,7 @@ def advice_findings(snapshot: Snapshot, timeline: DeviceTimeline, findings: Sequ
         key=lambda pair: (
             not pair[0].avoids_failure,
             _priority(context.timeline, *pair),
-            -(pair[1].saves_bytes if pair[1] else 0),
+            -(pair[1].row.saves_bytes if pair[1] else 0),
             pair[0].rule,
         )
     )
@@ -89,7 +89,7 @@ def advice_with_savings(context: AdviceContext) -> list[tuple[Advice, Saving | N
     given: list[tuple[Advice, Saving | None]] = []
     for advice in _advised(context, _rules_of(context.timeline)):
         saving = _replayed(context, advice)
-        if saving is None or context.is_much(saving.saves_bytes):
+        if saving is None or context.is_much(saving.row.saves_bytes):
             given.append((advice, saving))
     return given
 
@@ -126,7 +126,7 @@ class Combined(Struct, frozen=True):
 
 
 def _priority(timeline: DeviceTimeline, advice: Advice, saving: Saving | None) -> int:
-    saves = saving.saves_bytes if saving and not advice.spares_peak else 0
+    saves = saving.row.saves_bytes if saving and not advice.spares_peak else 0
     return priority_of(advice, saves, timeline.peak_bytes)
 
 
@@ -166,20 +166,20 @@ def _finding(
         severity="info",
         title=_title(context, advice, saving),
         detail=detail,
-        bytes=saving.saves_bytes if saving else 0,
+        bytes=saving.row.saves_bytes if saving else 0,
         event=timeline.peak_event,
         evidence=evidence,
         basis=basis_of(context.recorded),
         confidence=advice.confidence,
-        link=advice.link or Link(view="flame", at=timeline.peak_event, query=saving.query if saving else ""),
+        link=advice.link or Link(view="flame", at=timeline.peak_event, query=saving.row.query if saving else ""),
     )
 
 
 def _saving_row(advice: Advice, saving: Saving | None) -> SavingRow | None:
-    row = saving.to_json() if saving else None
+    row = saving.row if saving else None
     if row and advice.peak_range and not row.is_lower_bound:
         low, high = advice.peak_range
-        row.low_bytes, row.high_bytes = min(low, row.peak_bytes), max(high, row.peak_bytes)
+        return replace(row, low_bytes=min(low, row.peak_bytes), high_bytes=max(high, row.peak_bytes))
     return row
 
 
@@ -187,7 +187,7 @@ def _is_limited(advice: Advice, saving: Saving | None) -> bool:
     """Whether a second maximum limits what the advice saves, as far as its replay tells."""
     if saving is None or advice.spares_peak or advice.is_partly:
         return False
-    return saving.saves_bytes < CLOSE_TO_PEAK * _freed(advice, saving)
+    return saving.row.saves_bytes < CLOSE_TO_PEAK * _freed(advice, saving)
 
 
 def _freed(advice: Advice, saving: Saving) -> int:
@@ -205,7 +205,7 @@ def _title(context: AdviceContext, advice: Advice, saving: Saving | None) -> str
         return advice.do
     # The finding's confidence says that a range is an estimate.
     is_exact = context.is_cut_off or not advice.peak_range or advice.confidence != "estimate"
-    change = _change(context, saving.peak_bytes)
+    change = _change(context, saving.row.peak_bytes)
     return sentence("{}: {change} (replayed)" if is_exact else "{}: {change}", advice.do, change=change)
 
 
@@ -224,11 +224,11 @@ def _change(context: AdviceContext, after: int) -> str:
 def _second_maximum(timeline: DeviceTimeline, saving: Saving, freed: int) -> str:
     where = "failure" if timeline.peak_event in timeline.oom_events else "peak"
     here = sentence("It frees {} at the {where}, but", bytes_part(freed), where=where)
-    if saving.peak_event < 0:
+    if saving.row.peak_event < 0:
         start = recording_start(timeline)
         return sentence("{here} what was allocated {start} is then the highest.", here=here, start=start)
-    high = "almost as high" if saving.peak_bytes >= CLOSE_TO_PEAK * timeline.peak_bytes else "then the highest"
-    return sentence("{here} {} is {high}.", event_part(saving.peak_event), here=here, high=high)
+    high = "almost as high" if saving.row.peak_bytes >= CLOSE_TO_PEAK * timeline.peak_bytes else "then the highest"
+    return sentence("{here} {} is {high}.", event_part(saving.row.peak_event), here=here, high=high)
 
 
 def _best_two(context: AdviceContext, given: Sequence[tuple[Advice, Saving | None]]) -> Combined | None:
@@ -238,7 +238,7 @@ def _best_two(context: AdviceContext, given: Sequence[tuple[Advice, Saving | Non
         return None
     (first, one), (second, two) = best
     found = _combined(context, (first, one), (second, two), sentence("Together with “{}”", second.do))
-    return found if found and context.is_much(found.row["saves_bytes"] - one.saves_bytes) else None
+    return found if found and context.is_much(found.row["saves_bytes"] - one.row.saves_bytes) else None
 
 
 def _second_remedy(
@@ -250,14 +250,14 @@ def _second_remedy(
         return None
     timeline, rules = context.timeline, [advice.rule for advice, _ in given]
     pairs: list[Combined] = []
-    there = context.at(one.peak_event)
+    there = context.at(one.row.peak_event)
     for advice in _advised(there, RULES):
         mask = advice.mask
         if mask is None or advice.rule in rules or advice.spares_peak:
             continue
         # Without a query for it, which takes most of the time, and may leave out some of the mask.
         most = timeline.peak_bytes - together(timeline, [one.change, (mask, whole_parts(advice.fraction))])[0]
-        if not context.is_much(most - one.saves_bytes):
+        if not context.is_much(most - one.row.saves_bytes):
             continue
         saving = _replayed(context, advice)
         if saving is None:
@@ -268,7 +268,7 @@ def _second_remedy(
         if found := _combined(context, (first, one), (advice, saving), how):
             pairs.append(found)
     best = min(pairs, key=lambda found: found.row["peak_bytes"], default=None)
-    return best if best and context.is_much(best.row["saves_bytes"] - one.saves_bytes) else None
+    return best if best and context.is_much(best.row["saves_bytes"] - one.row.saves_bytes) else None
 
 
 def _combined(
@@ -278,7 +278,7 @@ def _combined(
     timeline = context.timeline
     peak, event = together(timeline, [one[1].change, two[1].change])
     saves = timeline.peak_bytes - peak
-    if saves <= one[1].saves_bytes:
+    if saves <= one[1].row.saves_bytes:
         return None
     row = CombinedRow([one[0].rule, two[0].rule], peak, event, saves)
     return Combined(row, sentence("{how}: {} (replayed).", _change(context, peak), how=how))

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 from msgspec import Struct
 
@@ -19,6 +22,7 @@ FEWEST_PASSES = 3
 _MIN_UNTRAINED_SHARE, _MIN_UNTRAINED_BYTES = 0.1, 1 << 20
 """Of all weights: where so many get gradients that nothing uses, much of the graph may be there for these alone,
 however few bytes of the peak the gradients are: of an encoder of videos 14 of 562 MiB; freezing it left 170 MiB."""
+_FREE = "Free gradients between steps: `zero_grad(set_to_none=True)`"
 _LIGHTNING = r"/(pytorch_)?lightning/(pytorch/)?loops/"
 """Lightning calls ``training_step``, then ``zero_grad``, then ``backward``."""
 _LIGHTNING_LINE = "def on_train_batch_end(self, *_): self.optimizers().zero_grad()"
@@ -151,9 +155,7 @@ def keep_gradients(context: AdviceContext) -> Advice | None:
         return _freed_late(context, late, found.next_forward)
     # A forward pass that the trace joins midway is followed by the free, not by a backward pass that adds to them.
     size = int(context.size[old & context.alive_at(found.first_forward)].sum()) or context.bytes_at_peak(old)
-    if not context.is_much(size):
-        return None
-    if _accumulates(context, old):
+    if not context.is_much(size) or _accumulates(context, old):
         return None
     at_peak = innermost[events[context.event]] if context.event >= 0 else FORWARD
     by_step = bool(at_peak == OPTIMIZER_STEP)
@@ -162,24 +164,24 @@ def keep_gradients(context: AdviceContext) -> Advice | None:
     needed = not part
     user = "the optimizer's step needs" if by_step else "further micro-batches need"
     stays = sentence("The peak stays, because {user} them; the forward pass gains that much room.", user=user)
+    held = "{} of gradients stay allocated through the forward pass: they are zeroed in place, or never."
+    why = [sentence(held, bytes_part(size))] + [stays] * needed
+    return _advice(sentence(_FREE), why, old, part or 1.0, size, spares_peak=needed)
+
+
+def _advice(do: str, why: Sequence[str], mask: np.ndarray, fraction: float, size: int, **more: Any) -> Advice:
+    """size: bytes of gradients in a forward pass."""
     return Advice(
         "keep-gradients",
-        sentence("Free gradients between steps: `zero_grad(set_to_none=True)`"),
-        [
-            sentence(
-                "{} of gradients stay allocated through the forward pass: they are zeroed in place, or never.",
-                bytes_part(size),
-            )
-        ]
-        + [stays] * needed,
+        do,
+        why,
         "Optimizer.zero_grad(set_to_none=True)",
         "https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html",
-        old,
-        part or 1.0,
-        spares_peak=needed,
+        mask,
+        fraction,
         evidence=GradientsEvidence(in_forward_bytes=size),
         effort=ONE_LINE,
-        line="optimizer.zero_grad(set_to_none=True)",
+        **{"line": "optimizer.zero_grad(set_to_none=True)", **more},
     )
 
 
@@ -200,24 +202,14 @@ def _freed_late(context: AdviceContext, late: np.ndarray, next_forward: np.ndarr
     fraction = _until_backward(context, late, next_forward) if context.is_much(size) else 0.0
     if not fraction:
         return None
-    line, place = "optimizer.zero_grad(set_to_none=True)", ""
+    where = {}
     if context.occurs(context.frames(_LIGHTNING)):
-        line, place = _LIGHTNING_LINE, "in the LightningModule"
+        where = {"line": _LIGHTNING_LINE, "place": "in the LightningModule"}
     elif not context.phases.runs(ZERO_GRAD)[context.free_stack[late]].any():
-        place = "directly after the optimizer's step"
-    return Advice(
-        "keep-gradients",
-        sentence("Call `zero_grad()` before the forward pass, not after it"),
-        [sentence("{} of gradients are freed only after the forward pass of the next step.", bytes_part(size))],
-        "Optimizer.zero_grad(set_to_none=True)",
-        "https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html",
-        late,
-        fraction,
-        evidence=GradientsEvidence(in_forward_bytes=size),
-        effort=ONE_LINE,
-        line=line,
-        place=place,
-    )
+        where = {"place": "directly after the optimizer's step"}
+    why = [sentence("{} of gradients are freed only after the forward pass of the next step.", bytes_part(size))]
+    do = sentence("Call `zero_grad()` before the forward pass, not after it")
+    return _advice(do, why, late, fraction, size, **where)
 
 
 def _never_freed(context: AdviceContext) -> Advice | None:
@@ -238,27 +230,16 @@ def _never_freed(context: AdviceContext) -> Advice | None:
     fraction = _until_each_backward(context, old, steps)
     if not fraction:
         return None
-    return Advice(
-        "keep-gradients",
-        sentence("Free gradients between steps: `zero_grad(set_to_none=True)`"),
-        [
-            sentence(
-                "{} of gradients stay allocated through {} backward passes: they are zeroed in place, or further "
-                "micro-batches add to them.",
-                bytes_part(size),
-                int(passes[-1]),
-            ),
-            "No optimizer step is recorded, as of SGD without momentum, which allocates nothing.",
-        ],
-        "Optimizer.zero_grad(set_to_none=True)",
-        "https://docs.pytorch.org/docs/stable/generated/torch.optim.Optimizer.zero_grad.html",
-        old,
-        fraction,
-        confidence="estimate",
-        evidence=GradientsEvidence(in_forward_bytes=size),
-        effort=ONE_LINE,
-        line="optimizer.zero_grad(set_to_none=True)",
-    )
+    why: list[str] = [
+        sentence(
+            "{} of gradients stay allocated through {} backward passes: they are zeroed in place, or further "
+            "micro-batches add to them.",
+            bytes_part(size),
+            int(passes[-1]),
+        ),
+        "No optimizer step is recorded, as of SGD without momentum, which allocates nothing.",
+    ]
+    return _advice(sentence(_FREE), why, old, fraction, size, confidence="estimate")
 
 
 def _until_backward(context: AdviceContext, old: np.ndarray, next_forward: np.ndarray) -> float:

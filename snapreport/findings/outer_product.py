@@ -10,7 +10,7 @@ import numpy as np
 from snapreport.findings.advice_births import LINEAR, births
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
 from snapreport.findings.graphs import born_in, freed_in
-from snapreport.findings.saving import bytes_over_time, share_with_cost
+from snapreport.findings.saving import bytes_of_spans, bytes_over_time, share_with_cost
 from snapreport.integers import is_among
 from snapreport.sentence import sentence
 
@@ -159,10 +159,7 @@ def _computing(context: AdviceContext, mask: np.ndarray) -> np.ndarray:
     order = np.append(np.sort(context.born[births(context).rows]), last)
     following = order[np.minimum(np.searchsorted(order, born, "right") + _IN_SUM, len(order) - 1)]
     ends = np.where(kept, np.minimum(following, freed), freed)
-    steps = np.zeros(last + 2, np.int64)
-    np.add.at(steps, born + 1, 1)
-    np.subtract.at(steps, ends + 1, 1)
-    return np.asarray(np.cumsum(steps)[:-1] > 0).astype(np.int64)
+    return np.asarray(np.minimum(bytes_of_spans(context.timeline, born, ends, 1), 1))
 
 
 def distance_chunks(context: AdviceContext) -> Advice | None:

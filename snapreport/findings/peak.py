@@ -32,6 +32,7 @@ from snapreport.findings.live import (
 )
 from snapreport.findings.longer_step import longer_step
 from snapreport.findings.model import Finding, FindingKind
+from snapreport.findings.saving import peak_without
 from snapreport.number_format import bytes_text, plural, share_text, upper_first
 from snapreport.sentence import bytes_part, device_part, event_part, joined, sentence
 from snapreport.snapshot import Snapshot
@@ -156,20 +157,8 @@ def without(timeline: DeviceTimeline, stack: int) -> dict[str, Any]:
     """
     table = timeline.allocations
     rows = np.flatnonzero(table["stack"].to_numpy() == stack)
-    born, freed, size = (table[name].to_numpy()[rows] for name in ("alloc_event", "free_event", "size"))
-    ends = freed >= 0
-    # Between two changes of the stack the greatest is where it was: only as many stretches are compared as it has
-    # changes.
-    position = np.concatenate((np.maximum(born, -1), freed[ends])).astype(np.int64) + 1
-    starts, which = np.unique(np.append(position, 0), return_inverse=True)
-    change = np.bincount(
-        which[:-1], weights=np.concatenate((size, -size[ends])), minlength=len(starts)
-    )  # exact below 2**53
-    most = np.maximum.reduceat(timeline.allocated, starts) - np.cumsum(change).astype(np.int64)
-    stretch = int(np.argmax(most))
-    stop = starts[stretch + 1] if stretch + 1 < len(starts) else len(timeline.allocated)
-    at = int(starts[stretch] + np.argmax(timeline.allocated[starts[stretch] : stop]))
-    return {"peak_without_bytes": int(most[stretch]), "peak_without_event": at - 1}
+    peak, event, _ = peak_without(timeline, rows, table["size"].to_numpy()[rows])
+    return {"peak_without_bytes": peak, "peak_without_event": event}
 
 
 def last_stretch(timeline: DeviceTimeline, live: pl.DataFrame, names: Names) -> LastStretch:

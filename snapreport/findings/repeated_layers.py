@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from snapreport.findings.advice_context import AdviceContext, remembered
 from snapreport.findings.graphs import backward_allocations, born_in, saved_for_backward
+from snapreport.findings.saving import bytes_of_spans
 from snapreport.integers import following, is_among
 from snapreport.timeline.phases import FORWARD
 
@@ -27,12 +28,11 @@ MAX_OUTPUT_RATIO = 64
 
 
 class Layers(Struct, frozen=True):
-    """rows: Int64, allocations of the layers, in the whole trace. count: layers alive at the peak. starts, ends: Int64
-    per row, the events between which a checkpointed layer does without it; an end is at most its free.
+    """rows: Int64, allocations of the layers, in the whole trace. starts, ends: Int64 per row, the events between which
+    a checkpointed layer does without it; an end is at most its free.
     """
 
     rows: np.ndarray
-    count: int
     starts: np.ndarray
     ends: np.ndarray
 
@@ -63,17 +63,16 @@ def repeated_layers(context: AdviceContext, activation: np.ndarray, passes: int)
         counts = _counts(family)
         counted += max(counts, default=0)
         tried = [_family(context, activation, family, count) for count in counts]
-        curves = [left - _absent(context, layers) for layers in tried]
+        curves = [
+            left - bytes_of_spans(context.timeline, one.starts, one.ends, context.size[one.rows]) for one in tried
+        ]
         if tried:
             best = min(range(len(tried)), key=lambda n: (curves[n].max(), curves[n][context.event + 1]))
             left = curves[best]
             parts.append(tried[best])
-    count = sum(part.count for part in parts)
     if counted < FEWEST_LAYERS:
         return None
-    joined = (np.concatenate([getattr(part, name) for part in parts]) for name in ("rows", "starts", "ends"))
-    rows, starts, ends = joined
-    return Layers(rows, count, starts, ends)
+    return Layers(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("rows", "starts", "ends")))
 
 
 @remembered
@@ -148,7 +147,7 @@ def _family(context: AdviceContext, activation: np.ndarray, lines: pl.DataFrame,
     stays = ~concatenated if part else table["stays"].to_numpy()
     starts = table["end"].to_numpy() + 1
     ends = np.minimum(table["again"].to_numpy() - 1, freed)
-    return Layers(rows, count, starts, np.where(stays, starts, np.maximum(starts, ends)))
+    return Layers(rows, starts, np.where(stays, starts, np.maximum(starts, ends)))
 
 
 def _concatenates(context: AdviceContext, lines: pl.DataFrame) -> np.ndarray:
@@ -187,15 +186,6 @@ def _stacks_between_layers(context: AdviceContext, lines: pl.DataFrame) -> np.nd
     after = stacks[len(stacks) - inside[::-1].index(True) :]
     in_loss = context.phases.innermost[after] != FORWARD
     return np.append(stacks[: inside.index(True)], np.array(after, np.int64)[in_loss])
-
-
-def _absent(context: AdviceContext, layers: Layers) -> np.ndarray:
-    """Int64 per place in a curve: bytes that checkpointing these layers takes out."""
-    gone = np.zeros(len(context.timeline.allocated) + 1, np.int64)
-    size = context.size[layers.rows]
-    np.add.at(gone, layers.starts + 1, size)
-    np.subtract.at(gone, layers.ends + 1, size)
-    return np.cumsum(gone)[:-1]
 
 
 def _counts(lines: pl.DataFrame) -> list[int]:

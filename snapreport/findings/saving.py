@@ -41,38 +41,17 @@ class SavingRow(Row):
 class Saving(Struct, frozen=True):
     """A change to some allocations, and the peak after it.
 
-    mask: Bool per allocation, those that change. query: selects exactly these. fraction: of each one's bytes that goes,
-    whole bytes, rounded down per allocation. peak_bytes, peak_event: the highest allocated after the change, and its
-    first position. saves_bytes: the old peak less the new one. at_peak_bytes: bytes taken out at the old peak.
-    is_lower_bound: the program ran out of memory, and what it needed after that is not recorded. failed_events: of the
-    requests that failed, those that change; all count as allocated when they failed.
+    mask: Bool per allocation, those that change. at_peak_bytes: bytes taken out at the old peak. row: the query selects
+    exactly these; of each one's bytes the fraction goes, whole bytes, rounded down per allocation.
     """
 
     mask: np.ndarray
-    query: str
-    fraction: float
-    peak_bytes: int
-    peak_event: int
-    saves_bytes: int
     at_peak_bytes: int
-    is_lower_bound: bool = False
-    failed_events: tuple[int, ...] = ()
+    row: SavingRow
 
     @property
     def change(self) -> tuple[np.ndarray, float]:
-        """:attr:`mask` and :attr:`fraction`."""
-        return self.mask, self.fraction
-
-    def to_json(self) -> SavingRow:
-        return SavingRow(
-            query=self.query,
-            fraction=self.fraction,
-            peak_bytes=self.peak_bytes,
-            peak_event=self.peak_event,
-            saves_bytes=self.saves_bytes,
-            is_lower_bound=self.is_lower_bound,
-            failed_events=list(self.failed_events),
-        )
+        return self.mask, self.row.fraction
 
 
 def live_mask(timeline: DeviceTimeline, position: int) -> np.ndarray:
@@ -107,7 +86,7 @@ def replay(
     peak, event, at_peak = peak_without(timeline, rows, bytes_out)
     failed = timeline.allocations["alloc_event"].to_numpy()[rows[rows >= count]]
     saves = timeline.peak_bytes - peak
-    return Saving(mask, query, fraction, peak, event, saves, at_peak, is_lower_bound, tuple(failed.tolist()))
+    return Saving(mask, at_peak, SavingRow(query, fraction, peak, event, saves, is_lower_bound, failed.tolist()))
 
 
 def together(timeline: DeviceTimeline, changes: Sequence[tuple[np.ndarray, float]]) -> tuple[int, int]:
@@ -137,13 +116,20 @@ def share_of_spans(
 ) -> tuple[float, int, int]:
     """The same where each of ``rows`` is absent from its event of ``starts`` up to that of ``ends`` (both Int64)."""
     size = timeline.allocations["size"].to_numpy()[rows]
-    gone = np.zeros(len(timeline.allocated) + 1, np.int64)
-    np.add.at(gone, starts + 1, size)
-    np.subtract.at(gone, ends + 1, size)
-    gone = np.cumsum(gone)[:-1]
+    gone = bytes_of_spans(timeline, starts, ends, size)
     left = timeline.allocated - gone
     event = int(np.argmax(left)) - 1
     return share_with_cost(timeline, rows, 0.0, -gone), int(left[event + 1]), event
+
+
+def bytes_of_spans(
+    timeline: DeviceTimeline, starts: np.ndarray, ends: np.ndarray, size: np.ndarray | int
+) -> np.ndarray:
+    """Int64 per place in a curve: ``size`` bytes each, from one event of ``starts`` up to one of ``ends``."""
+    step = np.zeros(len(timeline.allocated) + 1, np.int64)
+    np.add.at(step, starts + 1, size)
+    np.subtract.at(step, ends + 1, size)
+    return np.cumsum(step, out=step)[:-1]
 
 
 def share_with_cost(timeline: DeviceTimeline, rows: np.ndarray, fraction: float, cost: np.ndarray | int) -> float:
@@ -194,12 +180,8 @@ def peak_without_spans(
     """The same with bytes taken out from one event each (``born``) up to another (``freed``, -1: to the end)."""
     ends = freed >= 0
     if len(born) > _DENSE_SHARE * len(timeline.allocated):
-        left = np.zeros(len(timeline.allocated), np.int64)
-        np.subtract.at(left, np.maximum(born, -1) + 1, bytes_out)
-        np.add.at(left, freed[ends] + 1, bytes_out[ends])
-        np.cumsum(left, out=left)
-        at_peak = -int(left[timeline.peak_event + 1])
-        left += timeline.allocated
+        gone = bytes_of_spans(timeline, born, np.where(ends, freed, len(timeline.events)), bytes_out)
+        at_peak, left = int(gone[timeline.peak_event + 1]), timeline.allocated - gone
         at = int(np.argmax(left))
         return int(left[at]), at - 1, at_peak
     # Index s of a curve is position s - 1. An allocation counts from its alloc_event up to the event before its free.

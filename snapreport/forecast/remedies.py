@@ -124,7 +124,7 @@ class RemedySearch:
         """What the rules give at the peak, and where it is once all of that is applied."""
         context = AdviceContext(snapshot, self.timeline, findings(snapshot, [self.timeline.device]))
         given = [
-            _remedy(context, advice, saving.mask, saving.fraction)
+            _remedy(context, advice, *saving.change)
             for advice, saving in advice_with_savings(context)
             if saving is not None and not advice.spares_peak
         ]

@@ -85,8 +85,7 @@ def _checkpointing(context: AdviceContext) -> Advice | None:
     share, _, _ = share_of_spans(context.timeline, found.rows, found.starts, found.ends)
     if not share:
         return None
-    size = context.bytes_at_peak(mask)
-    if not context.is_much(size):
+    if not (size := context.much_at_peak(mask)):
         return None
     live = context.timeline.allocations.filter(mask & context.at_peak)
     modules = numbered_modules(live["module"].set(live["module_source"] == "inferred", None), live["size"])

@@ -61,8 +61,7 @@ def _math_kernel(context: AdviceContext) -> Advice | None:
 
 def _written(context: AdviceContext) -> Advice | None:
     mask = attention_scores(context).written
-    size = context.bytes_at_peak(mask)
-    if not context.is_much(size):
+    if not (size := context.much_at_peak(mask)):
         return None
     has_option = context.is_transformers(mask)
     fraction, bias = _with_biases(context, mask)

@@ -261,6 +261,11 @@ class AdviceContext:
     def bytes_at_peak(self, mask: np.ndarray) -> int:
         return int(self.size[mask & self.at_peak].sum())
 
+    def much_at_peak(self, mask: np.ndarray) -> int:
+        """Bytes of these allocations at the peak; 0 where they are not worth an advice."""
+        size = self.bytes_at_peak(mask)
+        return size if self.is_much(size) else 0
+
     def marked(self, *rows: np.ndarray) -> np.ndarray:
         """Bool per allocation: one of ``rows``."""
         found = np.zeros(len(self.size), bool)

@@ -219,8 +219,7 @@ def _never_freed(context: AdviceContext) -> Advice | None:
         return None
     old = context.category("gradient") & (context.born >= 0)
     old &= freed_in(context) - born_in(context) >= FEWEST_PASSES
-    size = context.bytes_at_peak(old)
-    if not context.is_much(size):
+    if not (size := context.much_at_peak(old)):
         return None
     # Each forward pass begins after a step.
     forward = context.forward[stacks]

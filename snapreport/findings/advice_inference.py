@@ -43,8 +43,7 @@ def _no_grad(context: AdviceContext) -> Advice | None:
     """Activations that are freed together after a forward pass whose graph no backward pass uses."""
     unused = unused_graphs(context)
     mask = dropped_graphs(context) | unused
-    size = context.bytes_at_peak(mask)
-    if not context.is_much(size):
+    if not (size := context.much_at_peak(mask)):
         return None
     rows = np.flatnonzero(mask)
     rows = rows[np.argsort(context.born[rows], kind="stable")]
@@ -104,8 +103,7 @@ def _autocast_copies(context: AdviceContext) -> Advice | None:
     halves = np.isin(2 * context.size, parameters)
     at_exit = leaves[context.free_stack] | (casts[context.stack] & (context.freed == len(context.timeline.events)))
     mask = halves & at_exit & (context.born >= 0)
-    size = context.bytes_at_peak(mask)
-    if not context.is_much(size):
+    if not (size := context.much_at_peak(mask)):
         return None
     # Without its cache, autocast holds the copies of one operator at a time.
     in_use = int(context.size[mask & context.at_peak].max())
@@ -136,8 +134,7 @@ def _kv_cache(context: AdviceContext) -> Advice | None:
     if context.trains:
         return None
     mask = context.frames(_CACHE)[context.stack] | context.category("kv cache")
-    size = context.bytes_at_peak(mask)
-    if not context.is_much(size):
+    if not (size := context.much_at_peak(mask)):
         return None
     return Advice(
         "kv-cache",

@@ -50,8 +50,7 @@ MUCH_STATE = 0.4
 def _foreach(context: AdviceContext) -> Advice | None:
     """Temporaries of torch.optim's multi-tensor code, which handles all parameters at once."""
     mask = _foreach_temporaries(context)
-    size = context.bytes_at_peak(mask)
-    if not context.is_much(size):
+    if not (size := context.much_at_peak(mask)):
         return None
     optimizer = _foreach_optimizer(context, mask)
     allocates = sentence(

@@ -26,8 +26,7 @@ def chunked_loss(context: AdviceContext) -> Advice | None:
     if not context.trains and not (context.infers and context.occurs(context.frames(_CROSS_ENTROPY))):
         return None  # a softmax of logits alone may sample from them
     mask = _loss_sized(context)
-    size = context.bytes_at_peak(mask)
-    if not context.is_much(size):
+    if not (size := context.much_at_peak(mask)):
         return None
     what = "The logits, their softmax and the gradients of both hold" if context.trains else "Logits and softmax hold"
     return Advice(

@@ -51,8 +51,7 @@ def expanded_mask(context: AdviceContext) -> Advice | None:
         if lived >= _MIN_LAYERS and passed >= _MIN_FORWARD_COPIES and _is_square(int(size[at - 1])):
             mask[rows[at]] = True
             copies = max(copies, int(size[at] // size[at - 1]))
-    bytes_ = context.bytes_at_peak(mask)
-    if not context.is_much(bytes_):
+    if not (bytes_ := context.much_at_peak(mask)):
         return None
     return Advice(
         "expanded-mask",

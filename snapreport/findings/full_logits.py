@@ -55,8 +55,7 @@ def full_logits(context: AdviceContext) -> Advice | None:
         if len(few):
             mask |= (context.size == whole) & (context.born >= 0)
             share = min(share, 1 - int(few[0]) / whole)
-    bytes_ = context.bytes_at_peak(mask)
-    if not context.is_much(bytes_):
+    if not (bytes_ := context.much_at_peak(mask)):
         return None
     return Advice(
         "full-logits",

@@ -74,8 +74,7 @@ def one_hot(context: AdviceContext) -> Advice | None:
             "cross_entropy(logits, index, label_smoothing=0.1)",
         )
         same = sentence("`{call}` gives the same loss, with the share of the other classes.", call=call)
-    bytes_ = context.bytes_at_peak(mask)
-    if not context.is_much(bytes_):
+    if not (bytes_ := context.much_at_peak(mask)):
         return None
     return Advice(
         "one-hot",
@@ -134,8 +133,7 @@ def one_hot_inputs(context: AdviceContext) -> Advice | None:
                 first -= 1
             if at - first >= 2 and size[first:at].sum() == size[at] and _have_indices(context, rows[first:at]):
                 mask[rows[first : at + 2]] = True
-    bytes_ = context.bytes_at_peak(mask)
-    if not context.is_much(bytes_):
+    if not (bytes_ := context.much_at_peak(mask)):
         return None
     return Advice(
         "one-hot-inputs",

@@ -63,8 +63,7 @@ def broadcast(context: AdviceContext) -> Advice | None:
             if alive.sum() >= 2 and is_first:
                 found.add(int(size[at]))
                 mask |= context.as_large(size[at]) & (context.born >= born)
-    bytes_ = context.bytes_at_peak(mask)
-    if not context.is_much(bytes_):
+    if not (bytes_ := context.much_at_peak(mask)):
         return None
     return Advice(
         "broadcast",
@@ -124,8 +123,7 @@ def distance_matrix(context: AdviceContext) -> Advice | None:
     whole = engine & np.isin(context.size, np.unique(context.size[mask]))
     beside = bytes_over_time(context.timeline, np.flatnonzero(whole))[context.born + 1] > 0
     mask |= engine & beside & (context.size > output)
-    bytes_ = context.bytes_at_peak(mask)
-    if not context.is_much(bytes_):
+    if not (bytes_ := context.much_at_peak(mask)):
         return None
     # The products x·y are as large as the sums, and so are their gradients, which a pass that was cut off may lack.
     cost = output * (0 if context.is_cut_off else 2 if context.trains else 1)
@@ -186,8 +184,7 @@ def distance_chunks(context: AdviceContext) -> Advice | None:
         if known[key]:
             of_line = context.calls[context.stack] == every.calls[at]
             mask |= of_line & context.as_large(size[at]) & (context.born >= 0)
-    bytes_ = context.bytes_at_peak(mask)
-    if not context.is_much(bytes_):
+    if not (bytes_ := context.much_at_peak(mask)):
         return None
     return Advice(
         "distance-chunks",

@@ -26,8 +26,8 @@ from snapreport.timeline.categories import (
     stack_and_free_categories,
     stack_categories,
 )
-from snapreport.timeline.inference import RULES, Evidence, infer
-from snapreport.timeline.life_phases import life_phases
+from snapreport.timeline.inference import RULES, infer
+from snapreport.timeline.life_phases import Evidence, life_phases
 from snapreport.vocabulary import CATEGORIES
 
 _TENTHS = 10

@@ -15,8 +15,8 @@ from snapreport.timeline.categories import (
     category_columns,
     stack_and_free_categories,
 )
-from snapreport.timeline.inference import Evidence, infer
-from snapreport.timeline.life_phases import life_phases
+from snapreport.timeline.inference import infer
+from snapreport.timeline.life_phases import Evidence, life_phases
 
 
 def categorise(

@@ -19,12 +19,13 @@ Contains only rules whose precision was measured (``python -m benchmarks categor
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import polars as pl
-from msgspec import Struct
 
 from snapreport.integers import is_among
-from snapreport.timeline.activity import GRAPH_DROPPED, INFERENCE, TRAINING
+from snapreport.timeline.activity import GRAPH_DROPPED, INFERENCE, KINDS, TRAINING, UNKNOWN
 from snapreport.timeline.category_rules import (
     ACTIVATION,
     GRADIENT,
@@ -35,7 +36,7 @@ from snapreport.timeline.category_rules import (
     TEMPORARY,
     WORKSPACE,
 )
-from snapreport.timeline.life_phases import LifePhases
+from snapreport.timeline.life_phases import Evidence
 from snapreport.timeline.model_widths import ELEMENT_BYTES, model_widths
 from snapreport.timeline.parameter_copies import parameter_copies
 from snapreport.timeline.phases import BACKWARD, FORWARD, NONE
@@ -45,53 +46,19 @@ from snapreport.timeline.repeated_tensors import growing_caches, input_batches, 
 from snapreport.timeline.transformer_weights import transformer_weights
 from snapreport.timeline.workspaces import CUBLAS_WORKSPACE, beside_kept, kept_workspaces
 
-
-class Evidence(Struct, frozen=True):
-    """The inputs of inference: columns of the allocations as numpy arrays, in table order.
-
-    allocated: Int64 bytes at each position. activity: of ``activity.KINDS``. reserved_start: bytes reserved when
-    recording started. probable: UInt8, the category that an uncertain stack has in most programs, whose ``codes`` are
-    0: what is built by a constructor. named: Bool, whether the recorder said what it is.
-    """
-
-    addr: np.ndarray
-    size: np.ndarray
-    alloc: np.ndarray
-    free: np.ndarray
-    stack: np.ndarray
-    codes: np.ndarray
-    lives: LifePhases
-    allocated: np.ndarray
-    activity: str
-    reserved_start: int
-    probable: np.ndarray
-    named: np.ndarray
-
-
-_MIN_SIZES, _MIN_SAME_BYTES, _MIN_SAME_SIZES = (
-    4,
-    0.98,
-    0.9,
-)  # of copies: distinct sizes, share of bytes, of sizes
+_MIN_SIZES, _MIN_SAME_BYTES, _MIN_SAME_SIZES = 4, 0.98, 0.9  # of copies: distinct sizes, share of bytes, of sizes
 _MIN_TENSORS = 32  # tensors: a batch has few
 _MAX_LOW, _MIN_RISE = 0.25, 0.5  # of the maximum that forward passes allocate
-RULES = (
-    "workspace", "engine", "growing cache", "kept cache", "input batch", "copies", "forward only", "transformer",
-    "weight clones", "own state", "data", "constructor",
-)  # fmt: skip
 
 
 def infer(evidence: Evidence) -> tuple[np.ndarray, np.ndarray]:
     """(UInt8 category of each allocation, 0 if none is inferred; UInt8 number of the rule in ``RULES``, from 1)."""
     codes, rule = np.zeros(len(evidence.size), np.uint8), np.zeros(len(evidence.size), np.uint8)
-    rules = (
-        _workspace, _engine, _cache, _kept_cache, _input, _copies, _forward_only, _transformer, _clones, _own_state,
-        _data, _constructor,
-    )  # fmt: skip
-    for number, make in enumerate(rules, 1):
-        guess = make(evidence, codes)
-        new = (guess > 0) & (codes == 0)
-        codes[new], rule[new] = guess[new], number
+    for number, (make, activities) in enumerate(_RULES.values(), 1):
+        if evidence.activity in activities:
+            guess = make(evidence, codes)
+            new = (guess > 0) & (codes == 0)
+            codes[new], rule[new] = guess[new], number
     return codes, rule
 
 
@@ -135,25 +102,19 @@ def _engine(e: Evidence, so_far: np.ndarray) -> np.ndarray:
 
 
 def _cache(e: Evidence, _: np.ndarray) -> np.ndarray:
-    if e.activity == TRAINING:
-        return np.zeros(len(e.size), np.uint8)
-    mine = growing_caches(e.size, e.alloc, e.free, e.stack, e.lives) & is_among(e.codes, (0, ACTIVATION, TEMPORARY))
+    mine = growing_caches(e) & is_among(e.codes, (0, ACTIVATION, TEMPORARY))
     return np.where(mine, KV_CACHE, 0)
 
 
 def _kept_cache(e: Evidence, _: np.ndarray) -> np.ndarray:
-    if e.activity not in (INFERENCE, GRAPH_DROPPED):
-        return np.zeros(len(e.size), np.uint8)
     open_ = is_among(e.codes, (0, ACTIVATION, TEMPORARY))
-    weights = e.size[is_among(e.codes, (PARAMETER,)) | is_among(e.probable, (PARAMETER,))]
-    mine = kept_caches(e.size, e.alloc, e.free, e.stack, e.lives, weights, len(e.allocated) - 1) & open_
+    weights = e.size[(e.codes == PARAMETER) | (e.probable == PARAMETER)]
+    mine = kept_caches(e, weights) & open_
     return np.where(mine, KV_CACHE, 0)
 
 
 def _input(e: Evidence, so_far: np.ndarray) -> np.ndarray:
-    if e.activity != TRAINING:
-        return np.zeros(len(e.size), np.uint8)
-    mine = input_batches(e.alloc, e.free, e.stack, e.lives) & (e.codes == 0) & (so_far == 0)
+    mine = input_batches(e) & (e.codes == 0) & (so_far == 0)
     return np.where(mine & ~_copies_of_weights(e, mine), INPUT, 0)
 
 
@@ -178,17 +139,14 @@ def _stays(e: Evidence) -> np.ndarray:
 
 def _copies(e: Evidence, so_far: np.ndarray) -> np.ndarray:
     open_ = (e.alloc < 0) & _stays(e) & (e.codes == 0) & (so_far == 0)
-    if not open_.any() or e.activity != TRAINING:
+    if not open_.any():
         return np.zeros(len(e.size), np.uint8)
-    codes = np.where(so_far > 0, so_far, e.codes)
-    return parameter_copies(e.addr, e.size, e.alloc, e.free, e.stack, codes, e.lives, open_)
+    return parameter_copies(e, np.where(so_far > 0, so_far, e.codes), open_)
 
 
 def _forward_only(e: Evidence, so_far: np.ndarray) -> np.ndarray:
     result = np.zeros(len(e.size), np.uint8)
-    if e.activity not in (INFERENCE, GRAPH_DROPPED) or not _returns(e):
-        return result
-    if shows_earlier_peak(e.reserved_start, int(e.allocated.max())):
+    if not _returns(e) or shows_earlier_peak(e.reserved_start, int(e.allocated.max())):
         return result
     mine = (e.alloc < 0) & (e.free < 0) & (e.codes == 0) & (so_far == 0)
     is_one_model = all(len(model_widths(e.size[mine], element)) < 2 for element in ELEMENT_BYTES)
@@ -200,32 +158,26 @@ def _forward_only(e: Evidence, so_far: np.ndarray) -> np.ndarray:
 def _transformer(e: Evidence, so_far: np.ndarray) -> np.ndarray:
     open_ = (e.alloc < 0) & _stays(e) & (e.codes == 0) & (so_far == 0)
     result = np.zeros(len(e.size), np.uint8)
-    if e.activity != TRAINING:
-        rows = np.flatnonzero(open_)
-        result[rows[transformer_weights(e.size[rows])]] = PARAMETER
+    rows = np.flatnonzero(open_)
+    result[rows[transformer_weights(e.size[rows])]] = PARAMETER
     return result
 
 
 def _clones(e: Evidence, so_far: np.ndarray) -> np.ndarray:
     weights = (e.codes == PARAMETER) | (so_far == PARAMETER)
-    born = e.lives.born
-    own = is_among(born, (NONE,)) | (e.probable > 0)
-    mine = weight_clones(e.size, e.alloc, e.stack, (e.codes == 0) & (so_far == 0) & own, weights)
+    own = (e.lives.born == NONE) | (e.probable > 0)
+    mine = weight_clones(e, (e.codes == 0) & (so_far == 0) & own, weights)
     return np.where(mine, OPTIMIZER_STATE, 0)
 
 
 def _own_state(e: Evidence, so_far: np.ndarray) -> np.ndarray:
-    if e.activity != TRAINING:
-        return np.zeros(len(e.size), np.uint8)
-    mine = own_optimizer_state(e.alloc, e.free, e.stack, e.lives) & (e.codes == 0) & (so_far == 0)
+    mine = own_optimizer_state(e) & (e.codes == 0) & (so_far == 0)
     return np.where(mine, OPTIMIZER_STATE, 0)
 
 
 def _data(e: Evidence, so_far: np.ndarray) -> np.ndarray:
     """Not of the size of a weight or a gradient."""
-    if e.activity != TRAINING:
-        return np.zeros(len(e.size), np.uint8)
-    mine = resident_data(e.size, e.alloc, e.free, e.stack, e.lives) & (e.codes == 0) & (so_far == 0)
+    mine = resident_data(e) & (e.codes == 0) & (so_far == 0)
     of_model = is_among(e.codes, (PARAMETER, GRADIENT)) | is_among(so_far, (PARAMETER, GRADIENT))
     return np.where(mine & ~np.isin(e.size, np.unique(e.size[of_model])), INPUT, 0)
 
@@ -271,3 +223,21 @@ def _returns(e: Evidence) -> bool:
     if len(above) and (e.allocated[above[0] :] <= 1.005 * start).any():
         return True
     return bool(height[top:].min() <= _MAX_LOW * height[top]) if height[top] > 0 else False
+
+
+_RULES: dict[str, tuple[Callable[[Evidence, np.ndarray], np.ndarray], tuple[str, ...]]] = {
+    "workspace": (_workspace, KINDS),
+    "engine": (_engine, KINDS),
+    "growing cache": (_cache, (INFERENCE, GRAPH_DROPPED, UNKNOWN)),
+    "kept cache": (_kept_cache, (INFERENCE, GRAPH_DROPPED)),
+    "input batch": (_input, (TRAINING,)),
+    "copies": (_copies, (TRAINING,)),
+    "forward only": (_forward_only, (INFERENCE, GRAPH_DROPPED)),
+    "transformer": (_transformer, (INFERENCE, GRAPH_DROPPED, UNKNOWN)),
+    "weight clones": (_clones, KINDS),
+    "own state": (_own_state, (TRAINING,)),
+    "data": (_data, (TRAINING,)),
+    "constructor": (_constructor, KINDS),
+}
+"""Each with the activities of programs that it is about."""
+RULES = tuple(_RULES)

@@ -38,6 +38,28 @@ class LifePhases(Struct, frozen=True):
     next_event: np.ndarray
 
 
+class Evidence(Struct, frozen=True):
+    """The inputs of inference: columns of the allocations as numpy arrays, in table order.
+
+    allocated: Int64 bytes at each position. activity: of ``activity.KINDS``. reserved_start: bytes reserved when
+    recording started. probable: UInt8, the category that an uncertain stack has in most programs, whose ``codes`` are
+    0: what is built by a constructor. named: Bool, whether the recorder said what it is.
+    """
+
+    addr: np.ndarray
+    size: np.ndarray
+    alloc: np.ndarray
+    free: np.ndarray
+    stack: np.ndarray
+    codes: np.ndarray
+    lives: LifePhases
+    allocated: np.ndarray
+    activity: str
+    reserved_start: int
+    probable: np.ndarray
+    named: np.ndarray
+
+
 def recorded_pairs(events: pl.DataFrame, alloc: np.ndarray, requested: np.ndarray, free: np.ndarray) -> np.ndarray:
     """Bool per allocation: whether its alloc and a free of it are both in the trace."""
     if not len(events):

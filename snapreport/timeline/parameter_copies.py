@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from snapreport.timeline.category_rules import GRADIENT, OPTIMIZER_STATE, PARAMETER
-from snapreport.timeline.life_phases import LifePhases
+from snapreport.timeline.life_phases import Evidence
 from snapreport.timeline.phases import OPTIMIZER_STEP, ZERO_GRAD
 
 _MOST_COPIES = 4
@@ -25,20 +25,9 @@ Sizes = tuple[np.ndarray, np.ndarray]
 """(distinct sizes, ascending; how many of each)."""
 
 
-def parameter_copies(
-    addr: np.ndarray,
-    size: np.ndarray,
-    alloc: np.ndarray,
-    free: np.ndarray,
-    stack: np.ndarray,
-    codes: np.ndarray,
-    lives: LifePhases,
-    open_: np.ndarray,
-) -> np.ndarray:
-    """UInt8 category of the blocks marked in ``open_`` (0: unknown).
-
-    addr: UInt64; size: Int64 bytes; alloc, free: events, -1 for none; stack: ids; codes: categories known so far.
-    """
+def parameter_copies(e: Evidence, codes: np.ndarray, open_: np.ndarray) -> np.ndarray:
+    """UInt8 category of the blocks marked in ``open_`` (0: unknown). codes: categories known so far."""
+    size, alloc, free, stack, lives = e.size, e.alloc, e.free, e.stack, e.lives
     result = np.zeros(len(size), np.uint8)
     sizes = _counted(size[open_])
     total = int(size[open_].sum())
@@ -69,7 +58,7 @@ def parameter_copies(
         roles.append(GRADIENT)
     # Segments are in allocation order, and parameters precede the memory derived from them.
     rows = np.flatnonzero(open_)
-    rows = rows[np.argsort(addr[rows], kind="stable")]
+    rows = rows[np.argsort(e.addr[rows], kind="stable")]
     result[rows] = _assign_roles(size[rows], best, np.array(roles, np.uint8))
     return result
 

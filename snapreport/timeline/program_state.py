@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from snapreport.timeline.life_phases import LifePhases
+from snapreport.timeline.life_phases import Evidence
 from snapreport.timeline.phases import BACKWARD, FORWARD, NONE, OPTIMIZER_STEP
 
 _MIN_LIVE_PASSES = 2
@@ -13,54 +13,52 @@ _MIN_SIMILARITY = 0.95  # of the bytes
 _MIN_DATA = 1 << 20  # bytes: smaller tensors made before the first forward pass are constants
 
 
-def own_optimizer_state(alloc: np.ndarray, free: np.ndarray, stack: np.ndarray, lives: LifePhases) -> np.ndarray:
+def own_optimizer_state(e: Evidence) -> np.ndarray:
     """Bool per allocation: made by the program's own code after a backward pass or in a step, where no phase runs, and
     still alive after the next two forward passes have begun. Its lines make it once, for all steps.
 
     Masters' gradients and what a step computes are gone by then.
     """
     mine = (
-        (alloc >= 0)
-        & (stack > 0)
-        & (lives.born == NONE)
-        & ((lives.before == BACKWARD) | (lives.before == OPTIMIZER_STEP))
+        (e.alloc >= 0)
+        & (e.stack > 0)
+        & (e.lives.born == NONE)
+        & ((e.lives.before == BACKWARD) | (e.lives.before == OPTIMIZER_STEP))
     )
-    begins = _forward_passes(alloc, lives)
-    later = np.searchsorted(begins, alloc, "right") + _MIN_LIVE_PASSES - 1
+    begins = _forward_passes(e)
+    later = np.searchsorted(begins, e.alloc, "right") + _MIN_LIVE_PASSES - 1
     until = np.append(begins, np.full(_MIN_LIVE_PASSES + 1, np.iinfo(np.int32).max))[np.minimum(later, len(begins))]
-    stays = np.where(free < 0, np.iinfo(np.int32).max - 1, free) > until
+    stays = np.where(e.free < 0, np.iinfo(np.int32).max - 1, e.free) > until
     kept = mine & stays
     # A line that keeps something in every step collects it: results, not state.
-    rounds = np.searchsorted(begins, alloc)
-    pairs = np.unique(stack[kept].astype(np.int64) * (len(begins) + 1) + rounds[kept])
-    per_stack = np.bincount(pairs // (len(begins) + 1), minlength=int(stack.max(initial=0)) + 1)
-    found: np.ndarray = kept & (per_stack[stack] == 1)
+    rounds = np.searchsorted(begins, e.alloc)
+    pairs = np.unique(e.stack[kept].astype(np.int64) * (len(begins) + 1) + rounds[kept])
+    per_stack = np.bincount(pairs // (len(begins) + 1), minlength=int(e.stack.max(initial=0)) + 1)
+    found: np.ndarray = kept & (per_stack[e.stack] == 1)
     return found
 
 
-def _forward_passes(alloc: np.ndarray, lives: LifePhases) -> np.ndarray:
+def _forward_passes(e: Evidence) -> np.ndarray:
     """Int64 events at which forward passes begin after something else."""
-    forward = np.sort(alloc[(alloc >= 0) & (lives.born == FORWARD)])
-    others = np.sort(alloc[(alloc >= 0) & np.isin(lives.born, (BACKWARD, OPTIMIZER_STEP))])
+    forward = np.sort(e.alloc[(e.alloc >= 0) & (e.lives.born == FORWARD)])
+    others = np.sort(e.alloc[(e.alloc >= 0) & np.isin(e.lives.born, (BACKWARD, OPTIMIZER_STEP))])
     round_of = np.searchsorted(others, forward)
     first: np.ndarray = forward[np.append(True, round_of[1:] != round_of[:-1])] if len(forward) else forward
     return first
 
 
-def weight_clones(
-    size: np.ndarray, alloc: np.ndarray, stack: np.ndarray, open_: np.ndarray, weights: np.ndarray
-) -> np.ndarray:
+def weight_clones(e: Evidence, open_: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Bool per allocation of ``open_``: of a line whose tensors have the sizes of all ``weights`` (Bool: known
     parameters) in the same numbers, or twice the sizes: a running mean, 32-bit copies, a number per weight.
     """
-    found = np.zeros(len(size), bool)
-    rows = np.flatnonzero(open_ & (alloc >= 0) & (stack > 0))
-    known, known_counts = np.unique(size[weights], return_counts=True)
+    found = np.zeros(len(e.size), bool)
+    rows = np.flatnonzero(open_ & (e.alloc >= 0) & (e.stack > 0))
+    known, known_counts = np.unique(e.size[weights], return_counts=True)
     if len(known) < 2 or known_counts.sum() < _MIN_TENSORS:
         return found
-    for one in np.unique(stack[rows]).tolist():
-        mine = rows[stack[rows] == one]
-        sizes, counts = np.unique(size[mine], return_counts=True)
+    for one in np.unique(e.stack[rows]).tolist():
+        mine = rows[e.stack[rows] == one]
+        sizes, counts = np.unique(e.size[mine], return_counts=True)
         for times in (1, 2):
             at = np.minimum(np.searchsorted(known * times, sizes), len(known) - 1)
             models = np.where(known[at] * times == sizes, known_counts[at] // counts, 0)
@@ -72,16 +70,14 @@ def weight_clones(
     return found
 
 
-def resident_data(
-    size: np.ndarray, alloc: np.ndarray, free: np.ndarray, stack: np.ndarray, lives: LifePhases
-) -> np.ndarray:
+def resident_data(e: Evidence) -> np.ndarray:
     """Bool per allocation: made by the program's own code before the first forward pass, and alive through two of them:
     a data set or a replay buffer on the device. A line that allocates later, too, collects something.
     """
-    begins = _forward_passes(alloc, lives)
+    begins = _forward_passes(e)
     if len(begins) < _MIN_LIVE_PASSES:
-        return np.zeros(len(size), bool)
-    early = (alloc >= 0) & (alloc < begins[0]) & (stack > 0) & (size >= _MIN_DATA)
-    early &= ~np.isin(stack, np.unique(stack[alloc >= begins[0]]))
-    found: np.ndarray = early & ((free < 0) | (free > begins[_MIN_LIVE_PASSES - 1]))
+        return np.zeros(len(e.size), bool)
+    early = (e.alloc >= 0) & (e.alloc < begins[0]) & (e.stack > 0) & (e.size >= _MIN_DATA)
+    early &= ~np.isin(e.stack, np.unique(e.stack[e.alloc >= begins[0]]))
+    found: np.ndarray = early & ((e.free < 0) | (e.free > begins[_MIN_LIVE_PASSES - 1]))
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from snapreport.timeline.life_phases import LifePhases
+from snapreport.timeline.life_phases import Evidence
 from snapreport.timeline.phases import FORWARD, NONE
 
 _MIN_CACHE_BYTES = 1 << 16  # bytes: lists of token numbers also grow
@@ -16,53 +16,51 @@ _MIN_GENERATIONS = 2
 _NEVER_FREED = 2**31 - 1
 
 
-def input_batches(alloc: np.ndarray, free: np.ndarray, stack: np.ndarray, lives: LifePhases) -> np.ndarray:
+def input_batches(e: Evidence) -> np.ndarray:
     """Bool per allocation: whether it is a batch, allocated between a training step and the next forward pass.
 
     No phase is running then; it is live in the forward pass, no backward pass frees it, and the same line makes it in
     at least two steps. Older batches than two steps are freed: a line whose tensors live longer collects them.
     """
-    after = lives.next_event[np.maximum(alloc, 0)]
-    waits = (free < 0) | (free > after)
-    mine = (alloc >= 0) & (stack > 0) & (lives.born == NONE) & (lives.before != FORWARD) & (lives.after == FORWARD)
-    mine &= waits & (np.isin(lives.freed, (NONE, FORWARD)) if lives.own_frees else True)
+    after = e.lives.next_event[np.maximum(e.alloc, 0)]
+    waits = (e.free < 0) | (e.free > after)
+    mine = (e.alloc >= 0) & (e.stack > 0) & (e.lives.born == NONE) & (e.lives.before != FORWARD) & waits
+    mine &= (e.lives.after == FORWARD) & (np.isin(e.lives.freed, (NONE, FORWARD)) if e.lives.own_frees else True)
     rows = np.flatnonzero(mine)
     table = pl.DataFrame(
-        {"row": rows, "stack": stack[rows], "alloc": alloc[rows], "free": free[rows], "next": after[rows]}
+        {"row": rows, "stack": e.stack[rows], "alloc": e.alloc[rows], "free": e.free[rows], "next": after[rows]}
     )
     begins = table.group_by("stack", "next").agg(begin=pl.col("alloc").min()).sort("stack", "next")
     begins = begins.with_columns(limit=pl.col("begin").shift(-2).over("stack"), steps=pl.len().over("stack"))
     late = pl.col("limit").is_not_null() & ((pl.col("free") < 0) | (pl.col("free") > pl.col("limit")))
     table = table.join(begins, on=["stack", "next"]).with_columns(late=late.any().over("stack"))
-    found = np.zeros(len(alloc), bool)
+    found = np.zeros(len(e.alloc), bool)
     found[table.filter(~pl.col("late") & (pl.col("steps") >= _MIN_GENERATIONS))["row"].to_numpy()] = True
     return found
 
 
-def growing_caches(
-    size: np.ndarray, alloc: np.ndarray, free: np.ndarray, stack: np.ndarray, lives: LifePhases
-) -> np.ndarray:
+def growing_caches(e: Evidence) -> np.ndarray:
     """Bool per allocation: whether it is keys or values that forward passes concatenate, token by token.
 
     One line allocates blocks of one size, larger by a constant number of bytes in each following pass; and blocks of
     one pass live until those of the next replace them. Scores also grow, but do not outlive a pass.
     """
-    found = np.zeros(len(size), bool)
-    rows = np.flatnonzero((alloc >= 0) & (lives.born == FORWARD) & (stack > 0) & (size >= _MIN_CACHE_BYTES))
+    found = np.zeros(len(e.size), bool)
+    rows = np.flatnonzero((e.alloc >= 0) & (e.lives.born == FORWARD) & (e.stack > 0) & (e.size >= _MIN_CACHE_BYTES))
     if not len(rows):
         return found
-    table = _growing(rows, size, alloc, stack)
-    table = table.with_columns(free=pl.Series(free[table["row"].to_numpy()]))
+    table = _growing(rows, e)
+    table = table.with_columns(free=pl.Series(e.free[table["row"].to_numpy()]))
     stays = (pl.col("free") < 0) | (pl.col("free") >= pl.col("limit"))
     found[table.filter(stays)["row"].to_numpy()] = True
     return found
 
 
-def _growing(rows: np.ndarray, size: np.ndarray, alloc: np.ndarray, stack: np.ndarray) -> pl.DataFrame:
+def _growing(rows: np.ndarray, e: Evidence) -> pl.DataFrame:
     """Those of ``rows`` whose line allocates blocks of one size, larger by a constant number of bytes in each following
     run: ``row``, ``limit`` (the event at which the line's next run begins).
     """
-    table = pl.DataFrame({"row": rows, "stack": stack[rows], "size": size[rows], "alloc": alloc[rows]})
+    table = pl.DataFrame({"row": rows, "stack": e.stack[rows], "size": e.size[rows], "alloc": e.alloc[rows]})
     table = table.sort("stack", "alloc").with_columns(run=pl.struct("stack", "size").rle_id())
     runs = table.group_by("run", maintain_order=True).agg(
         pl.col("stack").first(), pl.col("size").first(), begin=pl.col("alloc").first()
@@ -81,39 +79,31 @@ def _growing(rows: np.ndarray, size: np.ndarray, alloc: np.ndarray, stack: np.nd
     return table.join(runs.select("run", "limit", "grows"), on="run").filter("grows").select("row", "limit")
 
 
-def kept_caches(
-    size: np.ndarray,
-    alloc: np.ndarray,
-    free: np.ndarray,
-    stack: np.ndarray,
-    lives: LifePhases,
-    weights: np.ndarray,
-    events: int,
-) -> np.ndarray:
+def kept_caches(e: Evidence, weights: np.ndarray) -> np.ndarray:
     """Bool per allocation: whether it is keys or values that are kept as they are, not concatenated.
 
     Either a list grows by blocks that stay, while what is read from it grows by as much each pass (quantised, paged);
     or blocks of one size are made once, early, two or one for each layer, and stay to the end (static). weights: Int64
-    bytes of the parameters, whose numbers show that of the layers. events: the number of events of the trace.
+    bytes of the parameters, whose numbers show that of the layers.
     """
-    found = np.zeros(len(size), bool)
-    end = np.where(free < 0, events, free)
-    inside = (alloc >= 0) & (stack > 0) & (size >= _MIN_PART)
-    in_pass = inside & (lives.born == FORWARD)
-    births = np.sort(alloc[in_pass])
+    found = np.zeros(len(e.size), bool)
+    end = np.where(e.free < 0, len(e.allocated) - 1, e.free)
+    inside = (e.alloc >= 0) & (e.stack > 0) & (e.size >= _MIN_PART)
+    in_pass = inside & (e.lives.born == FORWARD)
+    births = np.sort(e.alloc[in_pass])
     if len(births) < _MIN_WORK:
         return found
     counts = np.unique(weights, return_counts=True)[1]
     layers = {int(n) for n in counts if n >= _MIN_LAYERS}
-    grows = len(_growing(np.flatnonzero(in_pass & (size >= _MIN_CACHE_BYTES)), size, alloc, stack)) >= _MIN_WORK
-    own = inside & (lives.born == NONE) & (lives.before != FORWARD)
-    for one in np.unique(stack[in_pass | own]).tolist():
-        every = np.flatnonzero((stack == one) & (in_pass | own))
+    grows = len(_growing(np.flatnonzero(in_pass & (e.size >= _MIN_CACHE_BYTES)), e)) >= _MIN_WORK
+    own = inside & (e.lives.born == NONE) & (e.lives.before != FORWARD)
+    for one in np.unique(e.stack[in_pass | own]).tolist():
+        every = np.flatnonzero((e.stack == one) & (in_pass | own))
         rows = every[end[every] >= births[-1] - (births[-1] - births[0]) // 8]
         if len(rows) < _MIN_LAYERS:
             continue
-        begun = np.searchsorted(births, alloc[rows]) / len(births)
-        alike = len(rows) == len(every) and len(np.unique(size[rows])) == 1
+        begun = np.searchsorted(births, e.alloc[rows]) / len(births)
+        alike = len(rows) == len(every) and len(np.unique(e.size[rows])) == 1
         of_layers = bool({len(rows), len(rows) // 2, len(rows) // 4} & layers)
         early = begun.max() <= _EARLY_SHARE and (alike or grows) and of_layers
         spread = begun.max() - begun.min() >= 0.5 and in_pass[rows].all() and len(rows) >= _MIN_WORK

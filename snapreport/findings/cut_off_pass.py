@@ -10,8 +10,7 @@ from msgspec import Struct
 
 from snapreport.findings.advice_births import births
 from snapreport.findings.advice_context import AdviceContext
-from snapreport.reading.recording import ACTIONS
-from snapreport.timeline.lifetimes import action_codes
+from snapreport.timeline.lifetimes import allocates
 from snapreport.timeline.phases import FORWARD, OPTIMIZER_STEP
 
 FEWEST_LAYERS = 3
@@ -48,7 +47,7 @@ class _Pass:
         self.at_failure = int(context.timeline.allocated[event + 1])
         events = context.timeline.events
         self.stack = events["stack"].to_numpy()
-        is_alloc = action_codes(events) == ACTIONS.index("alloc")
+        is_alloc = allocates(events)
         # A workspace beside a product is made in some passes only.
         workspaces = np.setdiff1d(context.born, context.born[births(context).rows])
         is_alloc[workspaces[workspaces >= 0]] = False

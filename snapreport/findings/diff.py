@@ -11,6 +11,7 @@ from msgspec import Struct
 from snapreport.findings.stack_matching import Matching, stack_matching
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
+from snapreport.timeline.lifetimes import is_live_at
 from snapreport.timeline.own_code import own_functions
 from snapreport.timeline.stats import stacks_at
 
@@ -180,9 +181,9 @@ def _changes_by(column: str, sides: tuple[DeviceTimeline, DeviceTimeline], momen
     for side, timeline, event in zip(
         ("before", "after"), sides, (moment.before_event, moment.after_event), strict=True
     ):
-        free, other = pl.col("free_event"), "after" if side == "before" else "before"
+        other = "after" if side == "before" else "before"
         rows.append(
-            timeline.allocations.filter(is_said & (pl.col("alloc_event") <= event) & ((free < 0) | (free > event)))
+            timeline.allocations.filter(is_said & is_live_at(event))
             .group_by(pl.col(column).cast(pl.String).alias("name"))
             .agg(pl.col("size").sum().alias(f"bytes_{side}"), pl.len().cast(pl.Int64).alias(f"count_{side}"))
             .with_columns(pl.lit(0, pl.Int64).alias(f"{what}_{other}") for what in ("bytes", "count"))

@@ -18,6 +18,7 @@ from snapreport.findings.diff import DeviceDiff, SnapshotDiff, stack_rows
 from snapreport.reading.recording import Recording
 from snapreport.reading.stack_marks import stacks_with
 from snapreport.timeline.build import DeviceTimeline
+from snapreport.timeline.lifetimes import is_live_at
 from snapreport.timeline.phases import FORWARD, stack_phases
 
 EQUAL = 0.02
@@ -51,9 +52,8 @@ class Side(Struct, frozen=True, dict=True):
     @cached_property
     def parameters(self) -> np.ndarray:
         """Int64: sizes of the parameters at the peak, ascending."""
-        free = pl.col("free_event")
-        live = (pl.col("alloc_event") <= self.event) & ((free < 0) | (free > self.event))
-        return np.sort(self.allocations.filter(live & (pl.col("category") == "parameter"))["size"].to_numpy())
+        live = self.allocations.filter(is_live_at(self.event) & (pl.col("category") == "parameter"))
+        return np.sort(live["size"].to_numpy())
 
     def most(self, category: str) -> int:
         """The most bytes of a category at one moment; of parameters those at the peak: a model is made in parts."""

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from snapreport.memoize import memoize
 from snapreport.reading.recording import ACTIONS, Recording
 from snapreport.timeline.build import DeviceTimeline
-from snapreport.timeline.lifetimes import action_codes
+from snapreport.timeline.lifetimes import action_codes, allocates
 from snapreport.timeline.phases import BACKWARD, FORWARD, INITIALISATION, LOADING, OPTIMIZER_STEP, stack_phases
 
 _BY_PHASE = {
@@ -26,9 +26,8 @@ def failures(events: pl.DataFrame) -> list[int]:
     """The ``oom`` events after which the same line does not allocate next: cuDNN catches the failure of a workspace,
     and takes a smaller one.
     """
-    action, stack = action_codes(events), events["stack"].to_numpy()
-    births = np.flatnonzero(action == ACTIONS.index("alloc"))
-    ooms = np.flatnonzero(action == ACTIONS.index("oom"))
+    stack, births = events["stack"].to_numpy(), np.flatnonzero(allocates(events))
+    ooms = np.flatnonzero(action_codes(events) == ACTIONS.index("oom"))
     following = np.searchsorted(births, ooms)
     goes_on = np.zeros(len(ooms), bool)
     known = following < len(births)

@@ -9,9 +9,8 @@ from msgspec import Struct
 from snapreport.findings.advice_context import BLOCK, AdviceContext, remembered
 from snapreport.integers import following, is_among
 from snapreport.memoize import memoize
-from snapreport.reading.recording import ACTIONS
 from snapreport.timeline.activity import GRAPH_DROPPED, TRAINING, engine_allocations
-from snapreport.timeline.lifetimes import action_codes
+from snapreport.timeline.lifetimes import allocates
 from snapreport.timeline.phases import BACKWARD, FORWARD, OPTIMIZER_STEP
 
 FEWEST_FREED, FEWEST_STACKS = 16, 5
@@ -36,7 +35,7 @@ _MIN_SIMILARITY = 0.8
 @remembered
 def births_until(context: AdviceContext) -> np.ndarray:
     """Int32 per event: allocations up to it. Frees with the same number have none between them."""
-    return np.cumsum(action_codes(context.timeline.events) == ACTIONS.index("alloc"), dtype=np.int32)
+    return np.cumsum(allocates(context.timeline.events), dtype=np.int32)
 
 
 def dropped_graphs(context: AdviceContext) -> np.ndarray:
@@ -112,7 +111,7 @@ def waiting_graphs(context: AdviceContext) -> WaitingGraphs:
     if context.timeline.activity.kind != TRAINING or len(rows) < FEWEST_FREED:
         return nothing
     events = context.timeline.events
-    is_alloc = action_codes(events) == ACTIONS.index("alloc")
+    is_alloc = allocates(events)
     stack = events["stack"].to_numpy()
     # No backward pass began between their births, only after the last of them.
     begun = backward_passes(context)
@@ -208,7 +207,7 @@ def _freed_by_backward(context: AdviceContext, rows: np.ndarray) -> bool:
 def backward_allocations(context: AdviceContext) -> np.ndarray:
     """Bool per event: an allocation of a backward pass."""
     events = context.timeline.events
-    is_alloc = action_codes(events) == ACTIONS.index("alloc")
+    is_alloc = allocates(events)
     backward: np.ndarray = context.phases.runs(BACKWARD)[events["stack"].to_numpy()]
     found: np.ndarray = engine_allocations(events) | (is_alloc & backward)
     return found
@@ -218,7 +217,7 @@ def backward_allocations(context: AdviceContext) -> np.ndarray:
 def backward_passes(context: AdviceContext) -> np.ndarray:
     """Int64 per event: how many backward passes have begun: a backward pass ends where a forward pass allocates."""
     events = context.timeline.events
-    is_alloc = action_codes(events) == ACTIONS.index("alloc")
+    is_alloc = allocates(events)
     forward = is_alloc & context.forward[events["stack"].to_numpy()]
     backward = backward_allocations(context)
     at = np.flatnonzero(forward | backward)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from snapreport.findings.live import live_at
 from snapreport.findings.repetition import repetitions
 from snapreport.sentence import sentence
 from snapreport.timeline.activity import TRAINING
@@ -28,8 +29,7 @@ def longer_step(timeline: DeviceTimeline, event: int, whose: str) -> str | None:
         return None
     table = timeline.allocations.select("stack", "size", "alloc_event", "free_event").filter(pl.col("stack") > 0)
     table = table.with_columns(step=pl.Series(steps.of(table["alloc_event"].to_numpy() + 1)))
-    freed = pl.col("free_event")
-    live = table.filter((pl.col("alloc_event") <= event) & ((freed < 0) | (freed > event)))
+    live = live_at(table, event)
     if event in timeline.oom_events:
         request = (
             timeline.events[event].select("stack", "size").with_columns(alloc_event=event, free_event=-1, step=own)

@@ -10,11 +10,11 @@ import numpy as np
 
 from snapreport.reading.recording import ACTIONS
 from snapreport.timeline.build import DeviceTimeline
+from snapreport.timeline.lifetimes import ALLOC, action_codes
 from snapreport.timeline.phases import OPTIMIZER_STEP, stack_phases
 
 _FEW_REPETITIONS = 6
 """In a loop of at most so many, a stack belongs to the loop if it allocates in one earlier repetition, else in two."""
-_ALLOC = ACTIONS.index("alloc")
 
 
 def end_of_loop(timeline: DeviceTimeline, bounds: np.ndarray) -> int:
@@ -23,7 +23,7 @@ def end_of_loop(timeline: DeviceTimeline, bounds: np.ndarray) -> int:
     loop also if it is the first that updates. ``bounds``: see ``Repetitions``.
     """
     stack = timeline.events["stack"].to_numpy().astype(np.int64)
-    action = timeline.events["action"].to_physical().to_numpy()
+    action = action_codes(timeline.events)
     key = stack * len(ACTIONS) + action
     begin, last = (max(0, int(bounds[at]) - 1) for at in (0, -2))
     inside = key[begin:last]
@@ -33,7 +33,7 @@ def end_of_loop(timeline: DeviceTimeline, bounds: np.ndarray) -> int:
     first[inside[::-1]], latest[inside] = number[::-1], number
     often = first < latest if len(bounds) > _FEW_REPETITIONS else latest >= 0
     recurs = often[key] | (stack_phases(timeline.recording).innermost == OPTIMIZER_STEP)[stack]
-    births = np.flatnonzero(recurs[last:] & (action[last:] == _ALLOC))
+    births = np.flatnonzero(recurs[last:] & (action[last:] == ALLOC))
     end = last + (int(births[-1]) if len(births) else 0)
     others = np.flatnonzero(~recurs[end + 1 :])
     return end + 2 + (int(others[0]) if len(others) else len(key) - end - 1)

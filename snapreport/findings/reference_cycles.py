@@ -19,9 +19,10 @@ from snapreport.findings.repetition import Repetitions
 from snapreport.findings.selection import stack_term
 from snapreport.integers import is_among
 from snapreport.number_format import plural, share_text
-from snapreport.reading.recording import ACTIONS, Recording
+from snapreport.reading.recording import Recording
 from snapreport.sentence import bytes_part, sentence
 from snapreport.timeline.build import DeviceTimeline
+from snapreport.timeline.lifetimes import allocates
 
 MOST = 10
 _MIN_BURST_SHARE = 0.7
@@ -130,8 +131,7 @@ def _bursts(table: pl.DataFrame, timeline: DeviceTimeline) -> pl.DataFrame:
 
 def _freed_together(timeline: DeviceTimeline, freed: np.ndarray) -> pl.Series:
     """Int64 per event of ``freed``: how many allocations are freed without an allocation between them and it."""
-    action = timeline.events["action"].to_physical().to_numpy()
-    run = np.cumsum(action == ACTIONS.index("alloc"))
+    run = np.cumsum(allocates(timeline.events))
     ends = timeline.allocations["free_event"].to_numpy()
     counts = np.bincount(run[ends[ends >= 0]], minlength=int(run[-1]) + 1)
     return pl.Series(counts[run[freed]])

@@ -20,10 +20,9 @@ from snapreport.findings.live import names_of
 from snapreport.findings.saving import CLOSE_TO_PEAK, share_of_lives
 from snapreport.findings.unused_graphs import unused_graphs
 from snapreport.integers import following, is_among
-from snapreport.reading.recording import ACTIONS
 from snapreport.sentence import bytes_part, event_part, sentence
 from snapreport.timeline.activity import TRAINING
-from snapreport.timeline.lifetimes import action_codes
+from snapreport.timeline.lifetimes import allocates
 from snapreport.timeline.phases import BACKWARD, FORWARD
 
 FEWEST_TENSORS, FEWEST_LINES = 5, 2
@@ -76,7 +75,7 @@ def backward_ends(context: AdviceContext) -> np.ndarray:
     """
     events = context.timeline.events
     begun, never = backward_passes(context), len(events)
-    is_alloc = action_codes(events) == ACTIONS.index("alloc")
+    is_alloc = allocates(events)
     others = np.flatnonzero(is_alloc & ~backward_allocations(context))
     own = np.flatnonzero(backward_allocations(context))
     last = np.zeros(int(begun[-1]) + 2, np.int64)

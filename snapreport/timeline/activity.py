@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from snapreport.integers import distinct, is_among
 from snapreport.reading.recording import ACTIONS
-from snapreport.timeline.lifetimes import action_codes
+from snapreport.timeline.lifetimes import action_codes, allocates
 from snapreport.timeline.phases import BACKWARD, FORWARD, NONE, OPTIMIZER_STEP, PHASES, ZERO_GRAD, StackPhases
 
 TRAINING = "training"
@@ -105,7 +105,7 @@ def engine_allocations(events: pl.DataFrame) -> np.ndarray:
 
     All False if the recorder did not record stack traces of allocations.
     """
-    is_alloc = action_codes(events) == ACTIONS.index("alloc")
+    is_alloc = allocates(events)
     stack = events["stack"].to_numpy()
     return is_alloc & (stack == 0) if (stack[is_alloc] > 0).any() else np.zeros(len(events), bool)
 
@@ -121,11 +121,10 @@ def _graphs(events: pl.DataFrame, allocations: pl.DataFrame, phases: StackPhases
     mine = (phases.innermost[stack] == FORWARD) & ((end < 0) | elsewhere)
     alloc, end, size, stack = alloc[mine], end[mine], size[mine], stack[mine]
     # Frees without an allocation between them form a group; allocations still alive are the last group.
-    action = action_codes(events)
-    births = np.cumsum(action == ACTIONS.index("alloc"))
+    births = np.cumsum(allocates(events))
     group = np.where(end < 0, births[-1] + 1, births[end])
-    ooms = np.append(0, np.cumsum(action == ACTIONS.index("oom")))
-    cut_off = ooms[np.where(end < 0, len(action), end)] > ooms[alloc]
+    ooms = np.append(0, np.cumsum(action_codes(events) == ACTIONS.index("oom")))
+    cut_off = ooms[np.where(end < 0, len(events), end)] > ooms[alloc]
     graphs = (
         pl.DataFrame({"group": group, "size": size, "stack": stack, "alloc": alloc, "alive": end < 0, "cut": cut_off})
         .group_by("group")

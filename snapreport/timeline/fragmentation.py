@@ -9,7 +9,7 @@ from msgspec import Struct
 from snapreport.integers import stable_order
 from snapreport.timeline.blocks import Blocks
 from snapreport.timeline.interface import Timeline
-from snapreport.timeline.neighbours import ends_of
+from snapreport.timeline.neighbours import containing, ends_of
 
 
 class Fragmentation(Struct, frozen=True):
@@ -51,13 +51,8 @@ def unused_segment_bytes(timeline: Timeline, position: int) -> int:
     start, size = segments["address"].to_numpy()[rows], segments["size"].to_numpy()[rows]
     order = np.argsort(start, kind="stable")
     start, size = start[order], size[order]
-    unused_segments = int(size.sum())
-    if len(start):
-        address = timeline.allocations["addr"].to_numpy()[live_ids(timeline, position)]
-        at = np.searchsorted(start, address, "right") - 1
-        inside = (at >= 0) & (address - start[np.maximum(at, 0)] < size[np.maximum(at, 0)].astype(np.uint64))
-        unused_segments -= int(size[np.unique(at[inside])].sum())
-    return unused_segments
+    at = containing(start, size, timeline.allocations["addr"].to_numpy()[live_ids(timeline, position)])
+    return int(size.sum() - size[np.unique(at[at >= 0])].sum())
 
 
 def live_ids(timeline: Timeline, position: int) -> np.ndarray:
@@ -102,7 +97,7 @@ def _fixed(blocks: Blocks, born: np.ndarray, freed: np.ndarray, step: np.ndarray
     # At one event a free precedes an alloc: an alloc on a live address ends the older lifetime.
     kind = np.repeat(np.array([0, 2, 1, 3], np.int64), [len(fixed), len(row), int(frees.sum()), int(ended.sum())])
     change = np.array([0, -1, 1, 0], np.int64)[kind]
-    order = _order(segment, at, kind, len(step))
+    order = stable_order((segment.astype(np.int64) * (len(step) + 1) + at) * 4 + kind)
     segment, at, kind, change = segment[order], at[order], kind[order], change[order]
     count = np.cumsum(change)
     is_free = np.zeros(len(table), np.int64)
@@ -116,10 +111,6 @@ def _fixed(blocks: Blocks, born: np.ndarray, freed: np.ndarray, step: np.ndarray
     changed = now - np.where(first, 0, before)
     rows = np.flatnonzero(changed)  # segments become unused hundreds of times less often than blocks are freed
     np.add.at(step, at[rows], changed[rows])
-
-
-def _order(segment: np.ndarray, at: np.ndarray, kind: np.ndarray, positions: int) -> np.ndarray:
-    return stable_order((segment.astype(np.int64) * (positions + 1) + at) * 4 + kind)
 
 
 def _mapped(blocks: Blocks, born: np.ndarray, freed: np.ndarray, address: np.ndarray, step: np.ndarray) -> None:
@@ -204,8 +195,8 @@ def _within(
     step: np.ndarray,
 ) -> int:
     """Apply allocs and frees to ``counts`` and ``step``; the change of unused bytes. Ranges are sorted by address."""
-    at = np.searchsorted(start, address, "right") - 1
-    inside = (at >= 0) & (address - start[np.maximum(at, 0)] < size[np.maximum(at, 0)].astype(np.uint64))
+    at = containing(start, size, address)
+    inside = at >= 0
     at, when, sign = at[inside], when[inside], sign[inside]
     order = np.argsort(at, kind="stable")
     at, when, sign = at[order], when[order], sign[order]

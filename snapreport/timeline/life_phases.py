@@ -7,7 +7,7 @@ import polars as pl
 from msgspec import Struct
 
 from snapreport.timeline.activity import engine_allocations
-from snapreport.timeline.lifetimes import ALLOC, FREE_COMPLETED, FREE_REQUESTED, action_codes
+from snapreport.timeline.lifetimes import ALLOC, FREE_COMPLETED, FREE_REQUESTED, action_codes, allocates
 from snapreport.timeline.phases import BACKWARD, FORWARD, NONE, OPTIMIZER_STEP, ZERO_GRAD, StackPhases
 
 _ENGINE_FREES = 8
@@ -65,7 +65,7 @@ def recorded_pairs(events: pl.DataFrame, alloc: np.ndarray, requested: np.ndarra
     if not len(events):
         return np.zeros(len(alloc), bool)
     # An alloc that ends an older lifetime did not free it.
-    closes = action_codes(events) != ALLOC
+    closes = ~allocates(events)
     is_pair: np.ndarray = (alloc >= 0) & ((requested >= 0) | ((free >= 0) & closes[free]))
     return is_pair
 

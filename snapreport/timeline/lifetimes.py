@@ -44,12 +44,6 @@ class Pairing(Struct):
     used: np.ndarray
 
 
-def is_live_at(position: int) -> pl.Expr:
-    """Boolean: whether an allocation is live at ``position``."""
-    free = pl.col("free_event")
-    return (pl.col("alloc_event") <= position) & ((free < 0) | (free > position))
-
-
 def pair(record: DeviceRecord) -> Pairing:
     """The lifetimes of one device's trace and final blocks."""
     events, blocks = record.events, record.blocks
@@ -93,6 +87,17 @@ def pair(record: DeviceRecord) -> Pairing:
 def action_codes(events: pl.DataFrame) -> np.ndarray:
     """Codes of the action column; the first are those of ``ACTIONS``."""
     return events["action"].to_physical().to_numpy()
+
+
+def allocates(events: pl.DataFrame) -> np.ndarray:
+    """Bool per event: whether it is an allocation."""
+    return np.asarray(action_codes(events) == ALLOC)
+
+
+def is_live_at(position: int) -> pl.Expr:
+    """Boolean: whether an allocation is live at ``position``."""
+    free = pl.col("free_event")
+    return (pl.col("alloc_event") <= position) & ((free < 0) | (free > position))
 
 
 def _addresses(events: pl.DataFrame) -> np.ndarray:

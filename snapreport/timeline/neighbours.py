@@ -19,6 +19,15 @@ def ends_of(address: np.ndarray, size: np.ndarray) -> np.ndarray:
     return np.where(end < address, np.uint64(2**64 - 1), end)
 
 
+def containing(start: np.ndarray, length: np.ndarray, address: np.ndarray) -> np.ndarray:
+    """Int64 row of the range that contains each address, -1: none. ``start``: UInt64, ascending."""
+    if not len(start):
+        return np.full(len(address), -1, np.int64)
+    row = np.searchsorted(start, address, "right").astype(np.int64) - 1
+    at = np.maximum(row, 0)
+    return np.where((row >= 0) & (address - start[at] < length[at].astype(np.uint64)), row, -1)
+
+
 class Lifetimes:
     """Lookup by address and position; ranges at one address do not overlap in time.
 

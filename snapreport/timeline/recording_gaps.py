@@ -12,10 +12,9 @@ import polars as pl
 from msgspec import Struct
 
 from snapreport.number_format import bytes_text, count_text, plural
-from snapreport.reading.recording import ACTIONS
 from snapreport.sentence import sentence
 from snapreport.timeline.interface import Timeline
-from snapreport.timeline.lifetimes import action_codes
+from snapreport.timeline.lifetimes import allocates
 from snapreport.timeline.neighbours import Lifetimes, ends_of
 from snapreport.timeline.recorded_totals import RecordedPeaks, recorded_peaks
 
@@ -26,7 +25,6 @@ _LARGER_RING = "Record with a larger max_entries."
 _EARLIER_SHARE = 0.25
 """Minimum share of the memory reserved at the start that the trace never fills, which shows an earlier peak."""
 _EARLIER_BYTES = 64 << 20
-_ALLOC = ACTIONS.index("alloc")
 
 
 class Gap(Struct, frozen=True):
@@ -178,8 +176,7 @@ def _missing_allocations(timeline: Timeline) -> Gap | None:
 def _missing_frees(timeline: Timeline) -> Gap | None:
     """Allocations at an address that was still in use."""
     freed = timeline.allocations["free_event"].to_numpy()
-    freed = freed[freed >= 0]
-    reused = int((action_codes(timeline.events)[freed] == _ALLOC).sum())
+    reused = int(allocates(timeline.events)[freed[freed >= 0]].sum())
     return Gap("frees", f"{plural(reused, 'free')} missing from the trace: addresses were reused.") if reused else None
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 
 from snapreport.reading.recording import ACTIONS, DeviceRecord
+from snapreport.timeline.neighbours import containing
 from snapreport.vocabulary import DEFAULT_POOL
 
 
@@ -38,10 +39,6 @@ def _containing(start: pl.Series, size: pl.Series, pool: pl.Series, address: np.
     """Pool of the segment with the highest start at or below each address, null if it ends before the address."""
     if not len(start):
         return pl.Series([None], dtype=pl.String).new_from_index(0, len(address))
-    starts = start.to_numpy()
-    order = np.argsort(starts, kind="stable")
-    starts = starts[order]
-    at = np.searchsorted(starts, address, "right") - 1
-    row = np.maximum(at, 0)
-    inside = (at >= 0) & (address - starts[row] < size.to_numpy()[order][row].astype(np.uint64))
-    return pool.gather(order).gather(row).set(pl.Series(~inside), None)
+    order = np.argsort(start.to_numpy(), kind="stable")
+    row = containing(start.to_numpy()[order], size.to_numpy()[order], address)
+    return pool.gather(order).gather(np.maximum(row, 0)).set(pl.Series(row < 0), None)

@@ -8,6 +8,8 @@ from msgspec import Struct
 
 from snapreport.reading.event_columns import enum_series
 from snapreport.timeline.interface import Timeline
+from snapreport.timeline.lifetimes import is_live_at
+from snapreport.timeline.neighbours import containing
 
 STATES = ("allocated", "pending free", "free")
 ALLOCATED, PENDING, FREE = range(3)
@@ -34,14 +36,14 @@ def state_at(timeline: Timeline, position: int) -> State:
     if not -1 <= position < len(timeline.events):
         raise ValueError(f"no position {position}: the trace has -1 to {len(timeline.events) - 1}")
     found = timeline.blocks_at(position)
-    segments = found.segments.filter(_live(position)).sort("address")
+    segments = found.segments.filter(is_live_at(position)).sort("address")
     own = (pl.Series("block", found.size), pl.Series("pending_from", found.pending_from))
-    live = timeline.allocations.select("id", "addr", "size", "alloc_event", "free_event").filter(_live(position))
+    live = timeline.allocations.select("id", "addr", "size", "alloc_event", "free_event").filter(is_live_at(position))
     live = live.with_columns(own).sort("addr")
     pending = live["pending_from"].to_numpy() <= position
     address, size = live["addr"].to_numpy(), live["block"].to_numpy()
     start, length = segments["address"].to_numpy(), segments["size"].to_numpy()
-    segment = _containing(start, length, address)
+    segment = containing(start, length, address)
     free_segment, free_address, free_size = _free_ranges(start, length, segment, address, size)
 
     free_count = len(free_address)
@@ -70,20 +72,6 @@ def state_at(timeline: Timeline, position: int) -> State:
         largest_free=pl.Series(largest),
     )
     return State(position, segments, blocks)
-
-
-def _live(position: int) -> pl.Expr:
-    end = pl.col("free_event")
-    return (pl.col("alloc_event") <= position) & ((end < 0) | (end > position))
-
-
-def _containing(start: np.ndarray, length: np.ndarray, address: np.ndarray) -> np.ndarray:
-    """Int64 row of the segment that contains each address, -1: none. Segments are sorted by address."""
-    if not len(start):
-        return np.full(len(address), -1, np.int64)
-    row = np.searchsorted(start, address, "right").astype(np.int64) - 1
-    at = np.maximum(row, 0)
-    return np.where((row >= 0) & (address - start[at] < length[at].astype(np.uint64)), row, -1)
 
 
 def _free_ranges(

@@ -17,7 +17,7 @@ from snapreport.reading.recording import ACTIONS, Recording
 from snapreport.reading.stack_marks import stacks_with
 from snapreport.timeline.annotations import clock_of, regions_of_all
 from snapreport.timeline.frame_search import frames_matching
-from snapreport.timeline.lifetimes import action_codes
+from snapreport.timeline.lifetimes import ALLOC, action_codes, allocates
 from snapreport.timeline.own_code import own_frames
 
 SOURCES = ("recorder", "annotation", "metadata", "optimizer", "stack")
@@ -101,7 +101,7 @@ def _from_recorder(ends: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
 
 def _requests(events: pl.DataFrame) -> np.ndarray:
     """Int64: the events that allocate, or fail to."""
-    return np.flatnonzero(np.isin(action_codes(events), [ACTIONS.index("alloc"), ACTIONS.index("oom")]))
+    return np.flatnonzero(np.isin(action_codes(events), [ALLOC, ACTIONS.index("oom")]))
 
 
 def _counted(spans: pl.DataFrame, events: int) -> pl.DataFrame:
@@ -169,7 +169,7 @@ def _from_optimizer(recording: Recording, spans: pl.DataFrame, events: pl.DataFr
         calls = calls.sort("last_event")
         first, last = (calls[key].to_numpy() for key in ("first_event", "last_event"))
         stack = events["stack"].to_numpy()
-        births = np.flatnonzero((action_codes(events) == ACTIONS.index("alloc")) & (stack > 0))
+        births = np.flatnonzero(allocates(events) & (stack > 0))
         # The line that calls: that of the call's last allocation, -1 if it has none.
         place = np.searchsorted(births, last, "right") - 1
         has_any = (place >= 0) & (births[np.maximum(place, 0)] >= first) if len(births) else np.zeros(len(last), bool)
@@ -180,8 +180,8 @@ def _from_optimizer(recording: Recording, spans: pl.DataFrame, events: pl.DataFr
 
 
 def _from_stacks(recording: Recording, events: pl.DataFrame) -> pl.DataFrame:
-    action, stack = action_codes(events), events["stack"].to_numpy()
-    births = np.flatnonzero((action == ACTIONS.index("alloc")) & (stack > 0))
+    stack = events["stack"].to_numpy()
+    births = np.flatnonzero(allocates(events) & (stack > 0))
     for rule, of_optimizer in zip(_rules()["stack"], _optimizer_stacks(recording), strict=True):
         mine = np.flatnonzero(of_optimizer[stack[births]])
         if not len(mine):

@@ -394,6 +394,16 @@ class AdviceContext:
         """Bool per frame: the program's own Python code; False, the last, for frame -1."""
         return np.append(own_code(self.snapshot.recording), False)
 
+    @cached_property
+    def by_program(self) -> np.ndarray:
+        """Bool per stack: its innermost frame is the program's own."""
+        return np.asarray(self.own_frames[self.innermost()])
+
+    @cached_property
+    def function(self) -> np.ndarray:
+        """Int64 per stack: the function of its innermost frame."""
+        return np.asarray(self.function_of_frame[self.innermost()])
+
     def finding(self, kind: str) -> Finding | None:
         return next((finding for finding in self.findings if finding.kind == kind and finding.severity != "info"), None)
 

@@ -15,6 +15,9 @@ FAR_ABOVE = 2.0
 """Times the mean of the other devices' peaks, from which on a device is out of balance."""
 
 
+_DDP = "torch.nn.parallel.DistributedDataParallel", "https://docs.pytorch.org/docs/stable/notes/ddp.html"
+
+
 class DevicesEvidence(AdviceEvidence, kw_only=True):
     peaks: list[int]
     mean_bytes: int | UnsetType = UNSET
@@ -44,18 +47,12 @@ def device_imbalance(context: AdviceContext) -> Advice | None:
     gathers = context.frames(r"torch/nn/parallel/(scatter_gather|comm|_functions)\.py \w*gather\w*$")
     parallel = context.occurs(context.frames(r"torch/nn/parallel/(parallel_apply|data_parallel|replicate)\.py"))
     gathered = gathers[context.stack]
-    if parallel and context.is_much(context.bytes_at_peak(gathered)):
+    if parallel and (size := context.much_at_peak(gathered)):
         return Advice(
             "device-imbalance",
             "Compute the loss inside the module that DataParallel wraps, or use DistributedDataParallel",
-            [
-                listed,
-                sentence(
-                    "DataParallel gathers {} of outputs on one device.", bytes_part(context.bytes_at_peak(gathered))
-                ),
-            ],
-            "torch.nn.parallel.DistributedDataParallel",
-            "https://docs.pytorch.org/docs/stable/notes/ddp.html",
+            [listed, sentence("DataParallel gathers {} of outputs on one device.", bytes_part(size))],
+            *_DDP,
             gathered,
             evidence=DevicesEvidence(peaks=list(peaks.values())),
         )
@@ -73,8 +70,7 @@ def device_imbalance(context: AdviceContext) -> Advice | None:
         "device-imbalance",
         "Balance memory between the GPUs",
         why,
-        "torch.nn.parallel.DistributedDataParallel",
-        "https://docs.pytorch.org/docs/stable/notes/ddp.html",
+        *_DDP,
         np.ones(len(context.size), bool),
         1 - even / timeline.peak_bytes,
         confidence="estimate",

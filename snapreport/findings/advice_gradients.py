@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from msgspec import Struct
 
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, AdviceEvidence, remembered
 from snapreport.findings.graphs import backward_begins, backward_passes, born_in, forward_births, freed_in
@@ -32,32 +31,18 @@ class GradientsEvidence(AdviceEvidence, kw_only=True):
     in_forward_bytes: int
 
 
-class _OldGradients(Struct, frozen=True):
-    """Gradients that an optimizer step has used, and that are still allocated in the next forward pass.
-
-    mask: Bool per allocation. next_forward: Int64 per allocation, where that begins. first_forward: an event.
-    """
-
-    mask: np.ndarray
-    next_forward: np.ndarray
-    first_forward: int
-
-
 @remembered
-def _old_gradients(context: AdviceContext) -> _OldGradients | None:
-    """None where no forward pass is recorded."""
-    innermost = context.phases.innermost
+def _old_gradients(context: AdviceContext) -> tuple[np.ndarray, np.ndarray]:
+    """(Bool per allocation: gradients that an optimizer step has used, and that are still allocated in the next forward
+    pass; Int64 per allocation, where that begins).
+    """
     events = context.timeline.events["stack"].to_numpy()
-    steps = np.flatnonzero(innermost[events] == OPTIMIZER_STEP)
-    forward = np.sort(context.born[(innermost[context.stack] == FORWARD) & (context.born >= 0)])
-    if not len(forward):
-        return None
+    steps = np.flatnonzero(context.phases.innermost[events] == OPTIMIZER_STEP)
     # Used by an optimizer step since they were made, or made before the trace.
     next_step = following(steps, context.born, len(events))
     used_at = np.where(context.born < 0, -1, next_step)
-    next_forward = following(forward, used_at, len(events) + 1)
-    old = context.category("gradient") & (next_forward < context.freed)
-    return _OldGradients(old, next_forward, int(forward[0]))
+    next_forward = following(forward_births(context), used_at, len(events) + 1)
+    return context.category("gradient") & (next_forward < context.freed), next_forward
 
 
 @remembered
@@ -143,18 +128,18 @@ def keep_gradients(context: AdviceContext) -> Advice | None:
     """Gradients of an earlier step, still allocated during a forward pass."""
     if not context.trains:
         return None
-    found = _old_gradients(context)
-    if found is None:
+    (old, next_forward), forward = _old_gradients(context), forward_births(context)
+    if not len(forward):
         return None
-    if not found.mask.any():
+    if not old.any():
         return _never_freed(context)
-    old = found.mask & ~untrained(context)
+    old = old & ~untrained(context)
     innermost, events = context.phases.innermost, context.timeline.events["stack"].to_numpy()
     late = old & _freed_after_forward(context)
     if 2 * context.size[late].sum() > context.size[old].sum():
-        return _freed_late(context, late, found.next_forward)
+        return _freed_late(context, late, next_forward)
     # A forward pass that the trace joins midway is followed by the free, not by a backward pass that adds to them.
-    size = int(context.size[old & context.alive_at(found.first_forward)].sum()) or context.bytes_at_peak(old)
+    size = int(context.size[old & context.alive_at(int(forward[0]))].sum()) or context.bytes_at_peak(old)
     if not context.is_much(size) or _accumulates(context, old):
         return None
     at_peak = innermost[events[context.event]] if context.event >= 0 else FORWARD

@@ -31,7 +31,6 @@ _FUSED = (
     r"^(at::native::)?_(scaled_dot_product_(flash|efficient|cudnn|fused)|flash_attention|efficient_attention|cudnn_attention)"
     r"|^(flash_attn\w*|_flash_attn\w*|_?flash_attention_forward|memory_efficient_attention\w*|flex_attention)$"
 )
-_CALLED = r" (_call_impl|_wrapped_call_impl|_slow_forward)$"
 _FUSED_FILES = r"/(flash_attn|xformers|sageattention|transformer_engine)/"
 MATH_KERNEL = r"(^|::)_scaled_dot_product_attention_math\b"
 # Functions and files, not folders, that allocate equal sizes one after another for other reasons.
@@ -220,7 +219,7 @@ def _in_module(context: AdviceContext, pattern: str) -> np.ndarray:
     recording, matches = context.snapshot.recording, context.texts_contain(pattern)
     if not matches.any():
         return np.zeros(len(recording.stack_offsets) - 1, bool)
-    outside = np.cumsum(context.texts_contain(_CALLED)[recording.stack_frames])
+    outside = np.cumsum(context.frames_called[recording.stack_frames])
     before = np.append(0, outside)[recording.stack_offsets[:-1]]
     inside = outside == np.repeat(before, np.diff(recording.stack_offsets))
     hit = matches[recording.stack_frames] & inside

@@ -24,7 +24,9 @@ _SOME_GRADIENTS = 0.05
 @remembered
 def is_batch_fixed(context: AdviceContext) -> bool:
     """Whether advice to halve the batch would be of no use, as far as the trace shows."""
-    is_fixed = (_is_one_graph, _has_batch_negatives, _accumulates, _waits, _is_single, _is_optimized)
+    if waiting_passes(context) > 1:
+        return True  # they are parts of a batch already
+    is_fixed = (_is_one_graph, _has_batch_negatives, _accumulates, _is_single, _is_optimized)
     return any(one(context) for one in (*is_fixed, _optimizer_differentiates))
 
 
@@ -72,7 +74,7 @@ def _has_batch_negatives(context: AdviceContext) -> bool:
             # A line of the program multiplies the vectors of all samples, and each one's number is its label, in 64
             # bits. As many logits as tokens would be a square, too, but of a layer.
             alike = context.size == largest
-            by_program = context.own_frames[context.innermost()][context.stack] & alike
+            by_program = context.by_program[context.stack] & alike
             by_layer = context.frames(LINEAR)[context.stack] & alike
             return bool((context.size == 8 * samples).any() and by_program.any() and not by_layer.any())
     return False
@@ -89,11 +91,6 @@ def _accumulates(context: AdviceContext) -> bool:
     made = np.bincount(born_in(context)[mine], context.size[mine])
     passes = np.unique(steps), np.flatnonzero(made > _SOME_GRADIENTS * made.max(initial=0))
     return any(len(each) > 1 and float(np.median(np.diff(each))) >= 2 for each in passes)
-
-
-def _waits(context: AdviceContext) -> bool:
-    """Several forward passes wait for one backward pass: they are parts of a batch already."""
-    return waiting_passes(context) > 1
 
 
 def _is_single(context: AdviceContext) -> bool:

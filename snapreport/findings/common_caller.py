@@ -8,12 +8,13 @@ import numpy as np
 
 from snapreport.findings.live import place_of_frame
 from snapreport.findings.loop_lines import MODULE_CALL
+from snapreport.reading.recording import Recording
 from snapreport.reading.stack_marks import stacks_with
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.own_code import own_code
 
 _MOST_CALLS = 0.9
-"""Of a trace's allocations with a stack trace: a line that calls more of them is the program's loop."""
+"""Of a trace's allocations with a stack trace: a line that calls more of them is the program's loop or start."""
 _MOST_BYTES = 0.8
 """Of the stacks' bytes: a graph that leaks keeps its input, too, which was allocated elsewhere."""
 
@@ -35,6 +36,11 @@ def common_caller(timeline: DeviceTimeline, stacks: Mapping[int, int]) -> str:
             break
     else:
         return ""
-    calls = stacks_with(recording.stack_offsets, np.asarray(recording.stack_frames) == frame)
     traced = timeline.allocations["stack"].to_numpy()[timeline.allocations["alloc_event"].to_numpy() >= 0]
-    return "" if calls[traced[traced > 0]].mean() > _MOST_CALLS else place_of_frame(recording, frame)
+    return "" if calls_most(recording, frame, traced[traced > 0]) else place_of_frame(recording, frame)
+
+
+def calls_most(recording: Recording, frame: int, stacks: np.ndarray) -> bool:
+    """Whether a frame is in nearly all of ``stacks``, one for each allocation: that of the program's loop or start."""
+    calls = stacks_with(recording.stack_offsets, np.asarray(recording.stack_frames) == frame)
+    return bool(calls[stacks].mean() > _MOST_CALLS)

@@ -6,6 +6,7 @@ import numpy as np
 from msgspec import Struct
 
 from snapreport.findings.advice_context import ONE_LINE, SETTING, Advice, AdviceContext
+from snapreport.findings.common_caller import calls_most
 from snapreport.findings.loop_lines import MODULE_CALL
 from snapreport.reading.noise import PYTHON, recorded_flags
 from snapreport.reading.stack_marks import stacks_with
@@ -21,8 +22,6 @@ WITHOUT_TYPES = (
 """Rules whose estimates assume no number types, which are not recorded."""
 _MOST_BYTES = 0.8
 """Of a rule's bytes: a line that calls so many of them calls what the remedy changes."""
-_MOST_CALLS = 0.9
-"""Of a trace's allocations with a stack trace: a line that calls more of them starts the program."""
 _LIBRARY = r"(^|/)(torch|torchinductor_[^/]*|site-packages|dist-packages|lib/python[\d.]+)/"
 _AT_CALL = ("no-grad", "accumulation", "mixed-precision", "backward-each", "device-imbalance", "evaluation-batch")
 """Rules that change the line which calls the model."""
@@ -175,11 +174,8 @@ def _calling(context: AdviceContext, stacks: np.ndarray, size: np.ndarray, *, is
 def _calls_all(context: AdviceContext, frame: int) -> bool:
     """Whether a frame is the line of a module that starts nearly all of the program: it tells no place to change."""
     recording = context.snapshot.recording
-    if recording.frames["name"][frame] != "<module>":
-        return False
-    calls = stacks_with(recording.stack_offsets, np.asarray(recording.stack_frames) == frame)
     traced = context.stack[(context.born >= 0) & context.has_python]
-    return bool(calls[traced].mean() > _MOST_CALLS)
+    return bool(recording.frames["name"][frame] == "<module>") and calls_most(recording, frame, traced)
 
 
 def _stepping(context: AdviceContext) -> str | None:

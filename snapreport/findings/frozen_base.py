@@ -56,25 +56,24 @@ def frozen_base(context: AdviceContext) -> Advice | None:
 
 
 class _Replay(Struct, frozen=True):
-    """half: Int64 bytes saved at each place in a curve, once the weights are in 16 bits. loaded_peak: the peak where
-    they are loaded so. saved: the same as ``half`` where they are cast on the device, and there in 32 bits before, the
-    largest in both types. on_device: its peak. is_cast: whether that lowers the peak.
+    """is_cast: whether it lowers the peak to cast the weights on the device, where they are in 32 bits before, the
+    largest in both types; else they are loaded in 16 bits. saved: Int64 bytes at each place in a curve. peak: after it.
+    loaded_peak: the peak where they are loaded so.
     """
 
-    half: np.ndarray
-    loaded_peak: int
-    saved: np.ndarray
-    on_device: int
     is_cast: bool
+    saved: np.ndarray
+    peak: int
+    loaded_peak: int
 
 
 def _replay(context: AdviceContext, mask: np.ndarray, half: np.ndarray) -> _Replay:
     allocated, begins = context.timeline.allocated, int(forward_births(context).min(initial=len(half)))
     saved = np.where(np.arange(len(half)) <= begins, 0, half)
     saved[min(begins, len(saved) - 1)] = -int(context.size[mask].max()) // 2
-    on_device = int((allocated - saved).max())
+    on_device, loaded = int((allocated - saved).max()), int((allocated - half).max())
     is_cast = context.is_much(context.timeline.peak_bytes - on_device)
-    return _Replay(half, int((allocated - half).max()), saved, on_device, is_cast)
+    return _Replay(True, saved, on_device, loaded) if is_cast else _Replay(False, half, loaded, loaded)
 
 
 def _in_16_bits(context: AdviceContext, mask: np.ndarray) -> Advice:
@@ -87,7 +86,7 @@ def _in_16_bits(context: AdviceContext, mask: np.ndarray) -> Advice:
     activations = bytes_over_time(context.timeline, np.flatnonzero(context.category("activation"))) // 2
     known = computes_in_32_bits(context)
     peak = context.timeline.peak_bytes
-    highest = max(int((weights + activations).max()), replay.on_device if replay.is_cast else 0)
+    highest = max(int((weights + activations).max()), replay.peak)
     is_sure = known and (highest < peak or context.bytes_at_peak(mask) >= _MIN_PEAK_SHARE * peak)
     how = (
         sentence(
@@ -116,9 +115,9 @@ def _beside_autocast(context: AdviceContext, mask: np.ndarray) -> Advice:
         else "The replay loads them in 16 bits: cast on the device, they would need as much as now."
     )
     why = [*([sentence(saved, bytes_part(holds))] if holds else []), how]
-    with_copies = context.timeline.allocated - (replay.saved if replay.is_cast else replay.half) + copied
-    least = (replay.on_device if replay.is_cast else replay.loaded_peak) - unclear
-    return _advice(context, mask, mask | copies, replay, why, True, (int(least * (1 - MARGIN)), int(with_copies.max())))
+    highest = int((context.timeline.allocated - replay.saved + copied).max())
+    peak_range = int((replay.peak - unclear) * (1 - MARGIN)), highest
+    return _advice(context, mask, mask | copies, replay, why, True, peak_range)
 
 
 def _copies(context: AdviceContext, mask: np.ndarray) -> tuple[np.ndarray, int]:
@@ -148,7 +147,7 @@ def _advice(
     is_sure: bool,
     peak_range: tuple[int, int],
 ) -> Advice:
-    size, saved = context.bytes_at_peak(mask), replay.saved if replay.is_cast else replay.half
+    size = context.bytes_at_peak(mask)
     return Advice(
         "frozen-base",
         "Keep the frozen weights in a 16-bit type",
@@ -162,7 +161,7 @@ def _advice(
         "from_pretrained(dtype=torch.bfloat16), or base.to(torch.bfloat16)",
         "https://huggingface.co/docs/peft/developer_guides/quantization",
         changes,
-        share_with_cost(context.timeline, np.flatnonzero(changes), 0.0, -saved),
+        share_with_cost(context.timeline, np.flatnonzero(changes), 0.0, -replay.saved),
         confidence="inferred" if is_sure else "estimate",
         peak_range=peak_range,
         evidence=FrozenEvidence(frozen_bytes=size, loaded_peak_bytes=replay.loaded_peak),

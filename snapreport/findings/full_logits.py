@@ -31,9 +31,9 @@ def full_logits(context: AdviceContext) -> Advice | None:
     every = births(context)
     rows, size, stack = every.rows, every.size, every.stack
     linear = context.frames(LINEAR)[stack]
-    function = context.function_of_frame[context.innermost()][stack]
+    function = context.function[stack]
     # A function without modules is not known to be a forward pass where little of what it makes is saved.
-    by_program = context.own_frames[context.innermost()][stack]
+    by_program = context.by_program[stack]
     by_program &= every.forward | (context.phases.innermost == NONE)[stack]
     live = np.bincount(context.stack[context.at_peak], minlength=int(context.stack.max(initial=0)) + 1)
     live = np.maximum(live, _most_runs(context))

@@ -44,7 +44,7 @@ def one_hot(context: AdviceContext) -> Advice | None:
         return None
     every = births(context)
     rows, size = every.rows, every.size
-    function = context.function_of_frame[context.innermost()][every.stack]
+    function = context.function[every.stack]
     # Where C++ frames are recorded, the backward pass has stack traces, too.
     is_gradient = (every.stack == 0) | context.phases.runs(BACKWARD)[every.stack]
     by_engine = np.unique(size[is_gradient])
@@ -100,7 +100,7 @@ def _smoothed_labels(context: AdviceContext) -> np.ndarray:
     every, found = births(context), np.zeros(len(context.size), bool)
     rows, size, stack = every.rows, every.size, every.stack
     divergence = context.frames(r"torch/nn/functional\.py kl_div$")[stack]
-    by_program = context.own_frames[context.innermost()][stack] & (context.phases.innermost == NONE)[stack]
+    by_program = context.by_program[stack] & (context.phases.innermost == NONE)[stack]
     in_program = (stack > 0) & ~context.phases.runs(BACKWARD)[stack]
     passes = born_in(context)[rows]
     for run in np.unique(passes[divergence]).tolist():

@@ -35,7 +35,7 @@ def broadcast(context: AdviceContext) -> Advice | None:
     every = births(context)
     rows, size, stack = every.rows, every.size, every.stack
     linear = context.frames(LINEAR)[stack]
-    by_program = context.own_frames[context.innermost()][stack]
+    by_program = context.by_program[stack]
     mask = np.zeros(len(context.size), bool)
     # Positions of T tokens in 64 bits may be as large as a norm's weights, and their square as what a lookup gives.
     of_data = ~context.category("parameter", "gradient", "optimizer state")
@@ -100,8 +100,7 @@ def distance_matrix(context: AdviceContext) -> Advice | None:
     rows, size, stack, calls = every.rows[large], every.size[large], every.stack[large], every.calls[large]
     mask, output = np.zeros(len(context.size), bool), 0
     # The program's own lines compute both and their sum, one directly after the other.
-    innermost = context.innermost()
-    function = np.where(context.own_frames[innermost], context.function_of_frame[innermost], 0)[stack]
+    function = np.where(context.by_program, context.function, 0)[stack]
     alike = (function[:-1] == function[1:]) & (function[:-1] > 0) & (size[:-1] == size[1:]) & (size[:-1] >= _MIN_BYTES)
     known: dict[tuple[int, int, int, bool], bool] = {}
     pairs = np.flatnonzero(alike[:-1] & (function[2:] == function[:-2]) & (size[2:] != size[1:-1]))
@@ -171,7 +170,7 @@ def distance_chunks(context: AdviceContext) -> Advice | None:
     # A term of the sum is freed before the next is made; activations of a layer stay for a backward pass.
     later = np.append(context.born[rows], np.zeros(_NEIGHBOURS, np.int64))[_NEIGHBOURS:]
     passing = context.freed[rows] < later
-    by_program = context.own_frames[context.innermost()][stack] & ~every.forward & passing
+    by_program = context.by_program[stack] & ~every.forward & passing
     alike = (
         (every.calls[:-1] == every.calls[1:]) & (size[:-1] == size[1:]) & (size[:-1] >= _MIN_BYTES) & by_program[:-1]
     )

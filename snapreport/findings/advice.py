@@ -34,7 +34,7 @@ from snapreport.findings.one_hot import one_hot, one_hot_inputs
 from snapreport.findings.outer_product import broadcast, distance_chunks, distance_matrix
 from snapreport.findings.remedy_place import remedy_place
 from snapreport.findings.resident_data import data_on_device
-from snapreport.findings.saving import CLOSE_TO_PEAK, Saving, SavingRow, live_mask, replay, together, whole_parts
+from snapreport.findings.saving import CLOSE_TO_PEAK, Saving, SavingRow, replay, together, whole_parts
 from snapreport.sentence import bytes_change, bytes_part, event_part, sentence
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
@@ -150,7 +150,7 @@ def _finding(
         saving=row,
         together=both.row if both else None,
         second_maximum=following.row if following else None,
-        at_peak_bytes=_at_peak(timeline, saving) if saving else None,
+        at_peak_bytes=context.bytes_at_peak(saving.mask) if saving else None,
         taken_at_peak_bytes=saving.at_peak_bytes if saving else None,
         term=advice.term,
         url=advice.url,
@@ -193,11 +193,6 @@ def _is_limited(advice: Advice, saving: Saving | None) -> bool:
 def _freed(advice: Advice, saving: Saving) -> int:
     """Bytes that the remedy frees at the peak: of outputs those of the iteration before, of which a share stands."""
     return min(saving.at_peak_bytes, int(advice.evidence.get("previous_bytes") or saving.at_peak_bytes))
-
-
-def _at_peak(timeline: DeviceTimeline, saving: Saving) -> int:
-    """Bytes of the allocations that change, as they are at the peak."""
-    return int(timeline.allocations["size"].to_numpy()[saving.mask & live_mask(timeline, timeline.peak_event)].sum())
 
 
 def _title(context: AdviceContext, advice: Advice, saving: Saving | None) -> str:

@@ -145,7 +145,8 @@ def _several_graphs(context: AdviceContext) -> Advice | None:
         return None
     if not waiting.failed and not has_losses(context, mask & context.at_peak, passes):
         return None
-    gradients, share = _beside_gradients(context, mask, 1 - 1 / passes)
+    gradients, cost = _missing_gradients(context)
+    share = share_with_cost(context.timeline, np.flatnonzero(mask), 1 - 1 / passes, cost)
     if not share:
         return None
     stay = sentence("The gradients of the first part, {}, stay allocated through the others.", bytes_part(gradients))
@@ -245,16 +246,10 @@ def _halved(context: AdviceContext, mask: np.ndarray, masks: np.ndarray) -> tupl
     return most, share_with_cost(timeline, rows, 0.5, cost - quarter), peaks
 
 
-def _beside_gradients(context: AdviceContext, mask: np.ndarray, fraction: float) -> tuple[int, float]:
-    """(bytes of all gradients, the share of ``mask`` that is saved) where ``fraction`` of it goes, and the gradients of
-    the first part stay allocated while the others run: also those that one pass over all has not made yet.
-    """
-    most, cost = _missing_gradients(context)
-    return most, share_with_cost(context.timeline, np.flatnonzero(mask), fraction, cost)
-
-
 def _missing_gradients(context: AdviceContext) -> tuple[int, np.ndarray]:
-    """Bytes of all gradients, and Int64 per place in a curve: those that are not allocated there."""
+    """Bytes of all gradients, and Int64 per place in a curve: those that are not allocated there. Those of the first
+    part of a batch stay while the others run, also those that one pass over all has not made yet.
+    """
     gradients = bytes_over_time(context.timeline, np.flatnonzero(context.category("gradient")))
     most = int(gradients.max(initial=0))
     return most, np.subtract(most, gradients, out=gradients)
@@ -268,7 +263,9 @@ def batch_sized(context: AdviceContext) -> np.ndarray:
     """
     grows = context.category("activation", "input", "temporary") & (context.born >= 0) & ~dropped_graphs(context)
     grows |= unknown_of_a_step(context)
-    grows &= ~(_kept_over_steps(context) | resident_data(context) | collections(context) | _lasting_inputs(context))
+    # Inputs that stay allocated over more backward passes than those of one batch are no batch.
+    lasting = context.category("input") & (context.born >= 0) & (freed_in(context) - born_in(context) >= MOST_PASSES)
+    grows &= ~(_kept_over_steps(context) | resident_data(context) | collections(context) | lasting)
     of_batch: np.ndarray = grows & ~(context.phases.innermost == OPTIMIZER_STEP)[context.stack]
     return of_batch
 
@@ -280,12 +277,6 @@ def _kept_over_steps(context: AdviceContext) -> np.ndarray:
     retained = retained_graphs(context)
     kept = retained & (freed_in(context) - born_in(context) > _PASSES_OF_A_STEP)
     return np.asarray(retained & np.isin(context.stack, context.stack[kept]))
-
-
-def _lasting_inputs(context: AdviceContext) -> np.ndarray:
-    """Bool per allocation: inputs that stay allocated over more backward passes than those of one batch."""
-    lasting = freed_in(context) - born_in(context) >= MOST_PASSES
-    return np.asarray(context.category("input") & (context.born >= 0) & lasting)
 
 
 ACTIVATION_RULES = (

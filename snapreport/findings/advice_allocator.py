@@ -114,6 +114,8 @@ def _setting_advice(
     why, title = _gain(context, do, finding, replayed)
     if not title or replayed is None:
         return None
+    # The device stays nearly full, or the pass needs more than it has.
+    is_more_missing = finding.evidence.get("device_full") or finding.evidence.get("missing_bytes")
     return Advice(
         rule,
         title,
@@ -126,14 +128,9 @@ def _setting_advice(
         evidence=SettingEvidence(
             reserved_bytes=replayed.before,
             replayed_bytes=replayed.after,
-            avoids_failure=(finding.kind == "oom" and not _fails_later(finding)) or UNSET,
+            avoids_failure=(finding.kind == "oom" and not is_more_missing) or UNSET,
         ),
     )
-
-
-def _fails_later(finding: Finding) -> bool:
-    """Whether more than the request is missing: the device stays nearly full, or the pass needs more than it has."""
-    return bool(finding.evidence.get("device_full") or finding.evidence.get("missing_bytes"))
 
 
 def _oversized(context: AdviceContext) -> Finding | None:

@@ -181,6 +181,7 @@ def _previous_outputs(context: AdviceContext) -> Advice | None:
     fraction, previous = _overlap(context, mask)
     if not fraction:
         return None
+    are_lists = 2 * len(np.unique(_generations(context)[mask])) < int(mask.sum())
     return Advice(
         "previous-outputs",
         "Delete the previous iteration's outputs before the next forward pass",
@@ -189,7 +190,7 @@ def _previous_outputs(context: AdviceContext) -> Advice | None:
                 "{} of outputs from the iteration before are still allocated at the peak, because their variable is "
                 "assigned again only after {next}. Call del on it, or move the loop's body into a function.",
                 bytes_part(previous),
-                next="the next list of them is allocated" if _are_lists(context, mask) else "the next forward pass",
+                next="the next list of them is allocated" if are_lists else "the next forward pass",
             ),
         ],
         "del",
@@ -259,11 +260,6 @@ def _generations(context: AdviceContext) -> np.ndarray:
     found = np.empty(len(order), np.int64)
     found[order] = np.cumsum(lists | (context.phases.innermost != NONE)[stack])
     return found
-
-
-def _are_lists(context: AdviceContext, mask: np.ndarray) -> bool:
-    """Whether most of these allocations share their generation with others."""
-    return 2 * len(np.unique(_generations(context)[mask])) < int(mask.sum())
 
 
 def _overlap(context: AdviceContext, mask: np.ndarray) -> tuple[float, int]:

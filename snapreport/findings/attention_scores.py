@@ -103,7 +103,10 @@ def _scores(context: AdviceContext) -> Scores:
     marked |= _neighbours(context, births, np.flatnonzero(marked[births]), caller, direct, product)
     math_core = in_math[context.stack]
     one_line = _one_line(context, births, marked, caller)
-    math = (math_core & _without_output(context, births, math_core)) | one_line
+    # Not the last of a run, which is the output of a call and stays.
+    inside = math_core[births]
+    outputs = context.marked(births[inside & ~np.append(inside[1:], False)])
+    math = (math_core & ~outputs) | one_line
     backward = _of_backward(context, marked | math)
     return Scores(
         math | (backward & math.any() & ~marked.any()),
@@ -327,12 +330,6 @@ def _projected(
         mine = of == number
         found[mine] = np.where(within[stack[place[mine]]], found[mine], 0)
     return found
-
-
-def _without_output(context: AdviceContext, births: np.ndarray, within: np.ndarray) -> np.ndarray:
-    """Bool per allocation: not the last of a run of ``within``, which is the output of a call and stays."""
-    inside = within[births]
-    return ~context.marked(births[inside & ~np.append(inside[1:], False)])
 
 
 def _one_line(context: AdviceContext, births: np.ndarray, marked: np.ndarray, caller: np.ndarray) -> np.ndarray:

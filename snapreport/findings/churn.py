@@ -17,7 +17,7 @@ from snapreport.findings.live import names_of
 from snapreport.findings.model import Finding, FindingKind
 from snapreport.findings.repetition import repetitions
 from snapreport.number_format import count_text, duration_text, plural, share_text
-from snapreport.reading.recording import ACTIONS, Recording
+from snapreport.reading.recording import ACTIONS
 from snapreport.reading.stack_marks import stacks_with
 from snapreport.sentence import bytes_part, device_part, event_part, sentence
 from snapreport.snapshot import Snapshot
@@ -81,7 +81,7 @@ def churn(timeline: DeviceTimeline) -> Churn | None:
     if len(events) < _MIN_SEGMENTS or len(np.unique(before)) < _MIN_ROUNDS:
         return None
     frees = frees[~explained[:-1]]
-    emptied = _in_empty_cache(timeline.recording)[timeline.events["stack"].to_numpy()[frees]]
+    emptied = _stacks_through(timeline, "name", r"(?i)empty_?cache")[frees]
     return Churn(
         warm,
         events,
@@ -93,27 +93,24 @@ def churn(timeline: DeviceTimeline) -> Churn | None:
     )
 
 
-def _in_empty_cache(recording: Recording) -> np.ndarray:
-    """Bool per stack: whether ``empty_cache()`` is in it."""
-    named = recording.frames["name"].str.contains(r"(?i)empty_?cache").to_numpy()
-    return stacks_with(recording.stack_offsets, named[recording.stack_frames])
+def _stacks_through(timeline: DeviceTimeline, column: str, pattern: str) -> np.ndarray:
+    """Bool per event: whether a frame of its stack matches."""
+    recording = timeline.recording
+    matches = recording.frames[column].str.contains(pattern).to_numpy()
+    stacks = stacks_with(recording.stack_offsets, matches[recording.stack_frames])
+    return np.asarray(stacks[timeline.events["stack"].to_numpy()])
 
 
 def _explained(timeline: DeviceTimeline, frees: np.ndarray) -> np.ndarray:
     """Bool per event of ``frees``: part of a run of releases that ends in an out-of-memory error, or of a graph
     capture.
     """
-    recording = timeline.recording
-    capture = recording.frames["filename"].str.contains(r"torch[/\\\\]cuda[/\\\\]graphs\.py$").to_numpy()
-    explained = stacks_with(recording.stack_offsets, capture[recording.stack_frames])[
-        timeline.events["stack"].to_numpy()[frees]
-    ]
+    explained = _stacks_through(timeline, "filename", r"torch[/\\\\]cuda[/\\\\]graphs\.py$")[frees]
     for oom in timeline.oom_events:
         # Before it the allocator released what it could; after it the program clears up, and tries something smaller.
         low, high = np.searchsorted(frees, [oom - _OOM_EVENTS, oom + _RECOVERY_EVENTS])
         explained[_run_start(frees, int(low)) : high] = True
-    marked: np.ndarray = explained
-    return marked
+    return np.asarray(explained)
 
 
 def _run_start(frees: np.ndarray, place: int) -> int:

@@ -67,29 +67,21 @@ def diff(before: Snapshot, after: Snapshot, devices: Sequence[tuple[int, int]] |
     here, there = (devices_with_data(snapshot) for snapshot in (before, after))
     if devices is None:
         devices = [(device, device) for device in here if device in there]
-    functions = _Functions(own_functions(before.recording), own_functions(after.recording))
     return SnapshotDiff(
         before,
         after,
         matching,
-        [_device(before, after, pair, matching, functions) for pair in devices],
+        [_device(before, after, pair, matching) for pair in devices],
         [device for device in here if device not in [pair[0] for pair in devices]],
         [device for device in there if device not in [pair[1] for pair in devices]],
     )
 
 
-class _Functions(Struct, frozen=True):
-    """The function of the program's own code that each stack is in, on either side."""
-
-    before: pl.Series
-    after: pl.Series
-
-    def of(self, rows: pl.DataFrame) -> pl.Series:
-        """Of each identity; where both sides have it, as it is called after."""
-        ours, theirs = (
-            names.gather(rows[f"stack_{side}"]) for side, names in (("before", self.before), ("after", self.after))
-        )
-        return theirs.zip_with(theirs.is_not_null(), ours).alias("function")
+def _functions(rows: pl.DataFrame, before: Snapshot, after: Snapshot) -> pl.Series:
+    """The function of the program's own code that each identity is in; where both sides have it, as called after."""
+    ours = own_functions(before.recording).gather(rows["stack_before"])
+    theirs = own_functions(after.recording).gather(rows["stack_after"])
+    return theirs.zip_with(theirs.is_not_null(), ours)
 
 
 def devices_with_data(snapshot: Snapshot) -> list[int]:
@@ -101,9 +93,7 @@ def devices_with_data(snapshot: Snapshot) -> list[int]:
     ]
 
 
-def _device(
-    before: Snapshot, after: Snapshot, pair: tuple[int, int], matching: Matching, functions: _Functions
-) -> DeviceDiff:
+def _device(before: Snapshot, after: Snapshot, pair: tuple[int, int], matching: Matching) -> DeviceDiff:
     one, two = before.timeline(pair[0]), after.timeline(pair[1])
     moments = _moments(one, two)
     stacks, categories, by_function, modules = [], [], [], []
@@ -112,7 +102,7 @@ def _device(
             stacks_at(one.allocations, moment.before_event), stacks_at(two.allocations, moment.after_event), matching
         )
         stacks.append(rows)
-        by_function.append(grouped(rows.with_columns(function=functions.of(rows)), "function"))
+        by_function.append(grouped(rows.with_columns(function=_functions(rows, before, after)), "function"))
         categories.append(_changes_by("category", (one, two), moment))
         modules.append(_changes_by("module", (one, two), moment))
     return DeviceDiff(

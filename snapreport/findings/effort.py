@@ -29,7 +29,7 @@ _AT_RESULT = ("previous-outputs", "collected-outputs", "retained-graphs")
 """Rules that change what the line which calls the model does with its largest result."""
 _AT_LAYER = ("checkpointing",)
 """Rules that change the line which calls each layer."""
-_AT_STEP = ("foreach-optimizer", "optimizer-state", "offload")
+AT_STEP = ("foreach-optimizer", "optimizer-state", "offload")
 """Rules that change the optimizer's constructor, which no stack trace has: the line that calls its ``step``."""
 _AT_ATTENTION = ("fused-attention",)
 """Rules that change the function which calls a softmax, and not the softmax."""
@@ -65,7 +65,7 @@ def place_of(context: AdviceContext, advice: Advice) -> Place:
         return Place(unknown=advice.place)
     if advice.effort == SETTING:
         return Place(unknown=_IN_ENVIRONMENT)
-    if advice.rule in _AT_STEP:
+    if advice.rule in AT_STEP:
         where = _stepping(context)
         return Place(where, None if where else _NO_STEP)
     if advice.mask is None:

@@ -243,9 +243,8 @@ def _remedy(expandable: bool | None, joined: int, request: Request) -> str:
 def _oversized(timeline: DeviceTimeline) -> list[Finding]:
     """More was reserved than was ever allocated, at a moment that the trace covers.
 
-    A maximum at the start of the trace may have been in use before it. A segment that the allocator has
-    just
-    made is empty until the allocation that it is for: what is unused is counted after that.
+    A maximum at the start of the trace may have been in use before it. A segment that the allocator has just made is
+    empty until the allocation that it is for: what is unused is counted after that.
     """
     most, peak = int(timeline.reserved.max()), timeline.peak_bytes
     idle = most - peak
@@ -326,11 +325,7 @@ def _out_of_reach(timeline: DeviceTimeline, at: int, first: int, idle: int) -> l
 
 
 def pinning_stacks(timeline: DeviceTimeline, state: State, names: Names) -> list[PinningRow]:
-    """Stacks whose blocks alone keep segments from being wholly free.
-
-    ``stack``, ``function``, ``segments``, ``free_bytes`` in them and ``allocated_bytes`` in use in them, most free
-    bytes first.
-    """
+    """Stacks whose blocks alone keep segments from being wholly free, most free bytes first."""
     used = state.blocks.filter((pl.col("allocation") >= 0) & (pl.col("segment") >= 0))
     stacks = timeline.allocations["stack"].gather(used["allocation"])
     single = (
@@ -348,9 +343,7 @@ def pinning_stacks(timeline: DeviceTimeline, state: State, names: Names) -> list
 
 
 def emptiest_segments(state: State) -> list[SegmentRow]:
-    """The segments in use that have most bytes free: ``address``, ``size``, ``used``, ``free``, ``largest_free``,
-    ``blocks``.
-    """
+    """The segments in use that have most bytes free."""
     fragmented = state.segments.filter((pl.col("blocks") > 0) & (pl.col("free") > 0)).sort(
         ["free", "address"], descending=[True, False]
     )

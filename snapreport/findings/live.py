@@ -124,15 +124,13 @@ def by(live: pl.DataFrame, key: str) -> pl.DataFrame:
 
 
 def by_category(live: pl.DataFrame) -> list[CategoryRow]:
-    """``category``, ``bytes``, ``count``, all of them, most bytes first."""
+    """All of them, most bytes first."""
     rows = by(live.with_columns(pl.col("category").cast(pl.String)), "category").rows(named=True)
     return [CategoryRow(**row) for row in rows]
 
 
 def by_stack(live: pl.DataFrame, names: Names, most: int = MOST) -> list[StackRow]:
-    """``stack``, ``bytes``, ``count``, ``function``, ``line`` (with what launched it) and ``category`` (of most of its
-    bytes) of the largest.
-    """
+    """The largest, most bytes first."""
     top = by(live, "stack").head(most)
     within = live.filter(pl.col("stack").is_in(top["stack"].implode()))
     within = within.group_by("stack", pl.col("category").cast(pl.String)).agg(pl.col("size").sum())

@@ -162,11 +162,7 @@ def without(timeline: DeviceTimeline, stack: int) -> dict[str, Any]:
 
 
 def last_stretch(timeline: DeviceTimeline, live: pl.DataFrame, names: Names) -> LastStretch:
-    """The bytes added from 75% of the peak up to it that are still allocated.
-
-    ``from_event``: the last position at which allocated was at most that (-1: it never was), ``added_bytes``,
-    ``count``, ``categories``, ``stacks``.
-    """
+    """From the last position at which allocated was at most 75% of the peak (-1: it never was)."""
     before = timeline.allocated[: timeline.peak_event + 1]
     low = np.flatnonzero(before <= _LAST_LOW_SHARE * timeline.peak_bytes)
     start = int(low[-1]) - 1 if len(low) else -1

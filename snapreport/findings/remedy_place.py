@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from snapreport.contracts.finding import Finding
+from snapreport.findings.effort import AT_STEP
 from snapreport.sentence import Sentence, code_part, joined, place_part, sentence
 
-_OF_OPTIMIZER = ("foreach-optimizer", "optimizer-state", "offload")
 _CONSTRUCTOR = "Where: the constructor of the optimizer whose `step()` is called in {}."
 
 
@@ -24,7 +24,7 @@ def remedy_sentence(finding: Finding) -> str:
     if evidence["where"]:
         place = remedy_place(evidence["where"])
         # No stack trace has the constructor: it allocates nothing on a device.
-        of_optimizer = evidence["rule"] in _OF_OPTIMIZER
+        of_optimizer = evidence["rule"] in AT_STEP
         parts.append(sentence(_CONSTRUCTOR if of_optimizer else "Where: {}.", place))
     elif evidence["where_unknown"]:
         parts.append(sentence("Where: {why}.", why=evidence["where_unknown"]))

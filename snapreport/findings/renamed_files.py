@@ -26,13 +26,10 @@ def renamed_files(before: Iterable[tuple[str, str]], after: Iterable[tuple[str, 
         for new in theirs.keys() - ours.keys():
             share = len(ours[old] & theirs[new]) / len(ours[old] | theirs[new])
             if share >= LEAST_SHARE:
-                scored.append((not _same_name(old, new), -share, old, new))
+                is_moved = old.rpartition("/")[2] == new.rpartition("/")[2]
+                scored.append((not is_moved, -share, old, new))
     found: dict[str, str] = {}
     for _, _, old, new in sorted(scored):
         if old not in found and new not in found.values():
             found[old] = new
     return found
-
-
-def _same_name(one: str, two: str) -> bool:
-    return one.rpartition("/")[2] == two.rpartition("/")[2]

@@ -108,10 +108,6 @@ class _Shapes(Struct):
     def lines_of(self, stack: int) -> np.ndarray:
         return self.lines[self.offsets[stack] : self.offsets[stack + 1]]
 
-    def line_numbers(self, stack: int) -> list[int]:
-        numbers: list[int] = self.lines_of(stack).tolist()
-        return numbers
-
 
 def _shapes(recording: Recording, files: pl.Series) -> _Shapes:
     frames = recording.frames
@@ -141,7 +137,8 @@ def _nearest(ours: list[int], theirs: list[int], first: _Shapes, second: _Shapes
     few, many = (theirs, ours) if swap else (ours, theirs)
     few_lines, many_lines = (second, first) if swap else (first, second)
     rows, columns = (
-        sorted(stacks, key=shapes.line_numbers) for stacks, shapes in ((few, few_lines), (many, many_lines))
+        sorted(stacks, key=lambda stack: shapes.lines_of(stack).tolist())
+        for stacks, shapes in ((few, few_lines), (many, many_lines))
     )
     picked = _in_order(
         np.stack([few_lines.lines_of(stack) for stack in rows]),

@@ -66,11 +66,11 @@ def blocks_of(
     size, is_assumed = replay.sizes()
     source = np.where(is_assumed, ASSUMED, REPLAYED).astype(np.uint8)
     if trust_final:
-        final_ids, final_size = _final_sizes(record, allocations)
+        final_ids, final = _final_blocks(record, allocations, ACTIVE_STATES)
         row = np.searchsorted(ids, final_ids)
         is_chosen = row < len(ids)
         is_chosen[is_chosen] = ids[row[is_chosen]] == final_ids[is_chosen]
-        size[row[is_chosen]], source[row[is_chosen]] = final_size[is_chosen], KNOWN
+        size[row[is_chosen]], source[row[is_chosen]] = final["size"].to_numpy()[is_chosen], KNOWN
     return Blocks(size, replay.segment, source, _pending_from(record, allocations)[ids], segments)
 
 
@@ -84,12 +84,6 @@ def _pending_from(record: DeviceRecord, allocations: pl.DataFrame) -> np.ndarray
     if (record.events["action"] == "free_requested").any():  # otherwise the recorder omitted requests
         position[without_request & (allocations["free_event"].to_numpy() >= 0)] = -1
     return position
-
-
-def _final_sizes(record: DeviceRecord, allocations: pl.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """(ids of allocations that are blocks in use in the final state, bytes of those blocks)."""
-    ids, blocks = _final_blocks(record, allocations, ACTIVE_STATES)
-    return ids, blocks["size"].to_numpy()
 
 
 def _final_blocks(

@@ -8,7 +8,6 @@ import numpy as np
 import polars as pl
 from msgspec import Struct
 
-from snapreport.reading.event_columns import enum_series
 from snapreport.reading.recording import Recording
 from snapreport.reading.stack_marks import innermost_marked
 from snapreport.timeline.category_rules import (
@@ -202,8 +201,3 @@ def apply_recorded(codes: np.ndarray, source: np.ndarray, recorded: pl.Series) -
     mapped = {name: known.get(_SYNONYMS.get(name.lower(), name.lower()), 0) for name in names}
     codes[rows] = texts.replace_strict(mapped, return_dtype=pl.UInt8).to_numpy()
     source[rows] = np.where(codes[rows] > 0, RECORDED, SOURCE_UNKNOWN)
-
-
-def category_columns(codes: np.ndarray, source: np.ndarray) -> tuple[pl.Series, pl.Series]:
-    """``category`` Enum(``CATEGORIES``) and ``category_source`` Enum(``CATEGORY_SOURCES``)."""
-    return enum_series("category", codes, CATEGORIES), enum_series("category_source", source, CATEGORY_SOURCES)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from snapreport.reading.event_columns import enum_series
 from snapreport.timeline.activity import device_activity
 from snapreport.timeline.categories import (
     INFERRED,
@@ -12,11 +13,11 @@ from snapreport.timeline.categories import (
     SOURCE_UNKNOWN,
     StackCategories,
     apply_recorded,
-    category_columns,
     stack_and_free_categories,
 )
 from snapreport.timeline.inference import infer
 from snapreport.timeline.life_phases import Evidence, life_phases
+from snapreport.vocabulary import CATEGORIES, CATEGORY_SOURCES
 
 
 def categorise(
@@ -56,4 +57,4 @@ def categorise(
         inferred, _ = infer(evidence)
         mine = (inferred > 0) & ~named
         codes[mine], source[mine] = inferred[mine], INFERRED
-    return category_columns(codes, source)
+    return enum_series("category", codes, CATEGORIES), enum_series("category_source", source, CATEGORY_SOURCES)

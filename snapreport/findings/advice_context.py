@@ -26,6 +26,7 @@ from snapreport.sentence import bytes_part, sentence
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.activity import GRAPH_DROPPED, INFERENCE, UNKNOWN
 from snapreport.timeline.build import DeviceTimeline
+from snapreport.timeline.frame_search import files_of
 from snapreport.timeline.own_code import own_code, python_calls
 from snapreport.timeline.phases import FORWARD, NONE, StackPhases, stack_phases
 from snapreport.vocabulary import CATEGORIES
@@ -133,8 +134,7 @@ def _of_stacks(recording: Recording) -> dict[Hashable, Any]:
 @memoize
 def frame_texts(recording: Recording) -> pl.Series:
     """String per frame: "file function"."""
-    file = pl.col("filename").str.replace_all("\\", "/", literal=True)
-    return recording.frames.select(t=pl.concat_str([file, pl.col("name")], separator=" "))["t"]
+    return recording.frames.select(t=pl.concat_str([pl.lit(files_of(recording)), "name"], separator=" "))["t"]
 
 
 class AdviceContext:

@@ -18,6 +18,7 @@ from snapreport.findings.diff import DeviceDiff, SnapshotDiff, stack_rows
 from snapreport.reading.recording import Recording
 from snapreport.reading.stack_marks import stacks_with
 from snapreport.timeline.build import DeviceTimeline
+from snapreport.timeline.frame_search import files_of
 from snapreport.timeline.lifetimes import is_live_at
 from snapreport.timeline.phases import FORWARD, stack_phases
 
@@ -76,7 +77,7 @@ class Side(Struct, frozen=True, dict=True):
     def optimizers(self) -> list[str]:
         """Modules of ``torch.optim`` whose code allocates: "adamw"."""
         recording = self.recording
-        names = recording.frames["filename"].str.replace_all("\\", "/", literal=True).str.extract(_OPTIMIZER)
+        names = files_of(recording).str.extract(_OPTIMIZER)
         allocate = np.zeros(len(recording.stack_offsets) - 1, bool)
         allocate[self.allocations["stack"].to_numpy()] = True
         frames = recording.stack_frames[np.repeat(allocate, np.diff(recording.stack_offsets))]

@@ -47,5 +47,10 @@ class _Texts:
 @memoize
 def _texts_of(recording: Recording) -> tuple[_Texts, _Texts]:
     """Names of functions and of files."""
-    files = recording.frames["filename"].str.replace_all("\\", "/", literal=True)
-    return _Texts(recording.frames["name"]), _Texts(files)
+    return _Texts(recording.frames["name"]), _Texts(files_of(recording))
+
+
+@memoize
+def files_of(recording: Recording) -> pl.Series:
+    """String per frame: its file, with forward slashes."""
+    return recording.frames["filename"].str.replace_all("\\", "/", literal=True)

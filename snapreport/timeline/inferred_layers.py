@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from snapreport.memoize import memoize
 from snapreport.reading.recording import Recording
+from snapreport.timeline.frame_search import files_of
 from snapreport.timeline.modules import module_paths
 from snapreport.timeline.phases import BACKWARD, stack_phases
 
@@ -85,7 +86,7 @@ class _ForwardLines(Struct, frozen=True, eq=False):
 
 @memoize
 def _forward_lines(recording: Recording) -> _ForwardLines:
-    file = recording.frames["filename"].str.replace_all("\\", "/", literal=True)
+    file = files_of(recording)
     name = file.str.extract(r"([^/]*?)(?:\.\w+)?$").str.replace_all(".", "_", literal=True)
     chains = module_paths(recording).chains()
     return _ForwardLines(

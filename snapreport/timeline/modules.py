@@ -13,6 +13,7 @@ import numpy as np
 from snapreport.memoize import memoize
 from snapreport.reading.noise import PYTHON, recorded_flags
 from snapreport.reading.recording import Recording
+from snapreport.timeline.frame_search import files_of
 
 _MACHINERY = r"torch/nn/modules/module\.py$"
 _CALLS = r"^(_call_impl|_wrapped_call_impl|_slow_forward|__call__|inner)$"
@@ -30,7 +31,7 @@ class ModulePaths:
 
     def __init__(self, recording: Recording) -> None:
         frames, flat, offsets = recording.frames, recording.stack_frames, recording.stack_offsets
-        file = frames["filename"].str.replace_all("\\", "/", literal=True)
+        file = files_of(recording)
         python = recorded_flags(recording) & PYTHON != 0
         forward = (frames["name"] == "forward").to_numpy()
         call = (file.str.contains(_MACHINERY) & frames["name"].str.contains(_CALLS)).to_numpy()
@@ -48,8 +49,7 @@ class ModulePaths:
         self._around_offsets, self._offsets = (
             np.searchsorted(stack[these], np.arange(len(offsets))) for these in (is_around, is_module)
         )
-        self._files = file
-        self._lines = frames["line"]
+        self._files, self._lines = file, frames["line"]
 
     def of(self, stacks: Sequence[int]) -> list[str]:
         """For each stack "model.py:178 › block.py:42 › linear.py:134", outermost first; "" if it shows no module."""

@@ -11,6 +11,7 @@ import polars as pl
 
 from snapreport.memoize import memoize
 from snapreport.reading.recording import Recording
+from snapreport.timeline.frame_search import files_of
 from snapreport.timeline.own_code import launched_from, own_places, stack_names
 
 SEPARATOR = " · "
@@ -59,7 +60,7 @@ def frame_operators(recording: Recording) -> pl.Series:
 
 def _dispatched(recording: Recording) -> pl.Series:
     """String per row of ``frames``: the operator of the dispatcher, autograd or ``torch.nn.functional``."""
-    name, file = pl.col("name"), _file()
+    name, file = pl.col("name"), pl.lit(files_of(recording))
     dispatched = name.str.extract(_DISPATCHED)
     function = pl.when(file.str.contains(_FUNCTIONS) & ~name.str.contains(_HELPERS)).then(
         name.str.strip_chars_start("_")
@@ -131,13 +132,9 @@ def _places_and_modules(recording: Recording) -> pl.Series:
     """String per row of ``frames``: ``adam.py:179`` of an optimizer, ``compiled:3063``, ``linear`` of a module of
     ``torch.nn``, "" of others.
     """
-    file, line = _file(), pl.col("line").cast(pl.String)
+    file, line = pl.lit(files_of(recording)), pl.col("line").cast(pl.String)
     compiled = pl.when(file.str.contains(_COMPILED)).then(pl.concat_str([pl.lit("compiled:"), line]))
     module = file.str.extract(_MODULES)
     module = pl.when(pl.col("name").str.contains("forward") & ~module.is_in(_FRAMEWORK)).then(module)
     optimizer = pl.concat_str([file.str.extract(_OPTIMIZER), pl.lit(":"), line])
     return recording.frames.select(t=pl.coalesce(compiled, module, optimizer, pl.lit("")))["t"]
-
-
-def _file() -> pl.Expr:
-    return pl.col("filename").str.replace_all("\\", "/", literal=True)

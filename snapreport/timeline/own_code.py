@@ -22,6 +22,7 @@ from snapreport.reading.fields import numbering
 from snapreport.reading.noise import NOISE, PYTHON, recorded_flags
 from snapreport.reading.recording import Recording
 from snapreport.reading.stack_marks import innermost_marked
+from snapreport.timeline.frame_search import files_of
 
 # Code that the reader did not write and cannot change: installed packages, PyTorch itself and its generated code,
 # Python's standard library.
@@ -51,7 +52,7 @@ class StackNames(Struct, frozen=True):
 
 def is_library(frames: pl.DataFrame) -> pl.Series:
     """Boolean per row of ``frames``: whether its file is a library's."""
-    return _slashes(frames).str.contains(LIBRARY)
+    return frames["filename"].str.replace_all("\\", "/", literal=True).str.contains(LIBRARY)
 
 
 @memoize
@@ -216,7 +217,7 @@ def _bytes_of_stacks(recording: Recording) -> np.ndarray:
 
 def _kinds(recording: Recording) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """(flags, is a library's, is a model's code, is PyTorch's or Python's own) for each frame."""
-    path = _slashes(recording.frames)
+    path = files_of(recording)
     return (
         recorded_flags(recording),
         path.str.contains(LIBRARY).to_numpy(),
@@ -250,10 +251,6 @@ def _rows(recording: Recording, place: np.ndarray) -> np.ndarray:
 def _of_stacks(texts: pl.Series, frame: np.ndarray) -> pl.Series:
     rows = pl.Series(frame)
     return texts.gather(rows.set(rows < 0, None)).fill_null("")
-
-
-def _slashes(frames: pl.DataFrame) -> pl.Series:
-    return frames["filename"].str.replace_all("\\", "/", literal=True)
 
 
 def _base_name() -> pl.Expr:

@@ -7,9 +7,9 @@ its lines: the stacks differ in nothing else.
 from __future__ import annotations
 
 import numpy as np
-import polars as pl
 
 from snapreport.reading.recording import Recording
+from snapreport.timeline.frame_search import files_of
 
 _MODULE = r"torch/nn/modules/module\.py$"
 _TO_GRADIENT = ((10, 17), (33, 48))
@@ -21,7 +21,7 @@ _MEAN = r"(?i)(^|_|\b)(ema|swa|polyak|averaged?|shadow|moving_average)(_|\b|$)"
 def applied_gradients(recording: Recording) -> np.ndarray:
     """Bool per stack: it moves or casts the gradient of a parameter."""
     frames, offsets = recording.frames, recording.stack_offsets
-    is_apply = (_files(recording).str.contains(_MODULE) & (frames["name"] == "_apply")).to_numpy()
+    is_apply = (files_of(recording).str.contains(_MODULE) & (frames["name"] == "_apply")).to_numpy()
     at = np.flatnonzero(is_apply[recording.stack_frames])
     found = np.zeros(len(offsets) - 1, bool)
     if not len(at):
@@ -39,7 +39,7 @@ def applied_gradients(recording: Recording) -> np.ndarray:
 
 def averaged_weights(recording: Recording) -> np.ndarray:
     """Bool per stack: it copies a module for a running mean of its weights, as a function's or a file's name says."""
-    name, file = recording.frames["name"], _files(recording)
+    name, file = recording.frames["name"], files_of(recording)
     is_copy = (name.is_in(["deepcopy", "__deepcopy__", "clone"])).to_numpy()
     is_mean = (name.str.contains(_MEAN) | file.str.split("/").list.last().str.contains(_MEAN)).to_numpy()
     offsets = recording.stack_offsets
@@ -48,7 +48,3 @@ def averaged_weights(recording: Recording) -> np.ndarray:
     for kind in (is_copy, is_mean):
         found &= np.bincount(of_stack[kind[recording.stack_frames]], minlength=len(found)) > 0
     return found
-
-
-def _files(recording: Recording) -> pl.Series:
-    return recording.frames["filename"].str.replace_all("\\", "/", literal=True)

@@ -56,40 +56,31 @@ def _foreach(context: AdviceContext) -> Advice | None:
     allocates = sentence(
         "The optimizer's foreach code allocates temporaries for all parameters at once: {}.", context.share(size)
     )
-    smaller = "A smaller batch would not change them."
     largest = int(context.size[mask & context.at_peak].max())
+    fraction, term, option = 1 - largest / size, "foreach=False of torch.optim", "foreach=False"
+    do: str = sentence("Use the optimizer with `foreach=False`")
+    needs: str = sentence(
+        "`foreach=False` needs those of one parameter at a time, at most {} each. A smaller batch would not change "
+        "them.",
+        bytes_part(largest),
+    )
     if optimizer in _FUSED:
         by_one = _AT_ONCE * largest <= size // 2
         instead = "; foreach=False needs those of one parameter at a time" if by_one else ""
-        return Advice(
-            "foreach-optimizer",
-            f"Use the fused optimizer (fused=True{', or foreach=False' if by_one else ''})",
-            [allocates, f"The fused kernel needs none{instead}. {smaller}"],
-            "fused=True of torch.optim.AdamW, Adam and SGD",
-            _OPTIM,
-            mask,
-            functions=("_multi_tensor_",),
-            effort=ONE_LINE,
-            line=f"optimizer = torch.optim.{optimizer}(parameters, fused=True)",
-        )
+        fraction, term, option = 1.0, "fused=True of torch.optim.AdamW, Adam and SGD", "fused=True"
+        do = f"Use the fused optimizer (fused=True{', or foreach=False' if by_one else ''})"
+        needs = f"The fused kernel needs none{instead}. A smaller batch would not change them."
     return Advice(
         "foreach-optimizer",
-        sentence("Use the optimizer with `foreach=False`"),
-        [
-            allocates,
-            sentence(
-                "`foreach=False` needs those of one parameter at a time, at most {} each. {smaller}",
-                bytes_part(largest),
-                smaller=smaller,
-            ),
-        ],
-        "foreach=False of torch.optim",
+        do,
+        [allocates, needs],
+        term,
         _OPTIM,
         mask,
-        1 - largest / size,
+        fraction,
         functions=("_multi_tensor_",),
         effort=ONE_LINE,
-        line=f"optimizer = torch.optim.{optimizer}(parameters, foreach=False)" if optimizer else None,
+        line=f"optimizer = torch.optim.{optimizer}(parameters, {option})" if optimizer else None,
     )
 
 

@@ -220,8 +220,6 @@ def _is_near(context: AdviceContext, births: np.ndarray, centres: np.ndarray) ->
 def _in_module(context: AdviceContext, pattern: str) -> np.ndarray:
     """Bool per stack: whether a frame matches that runs within the innermost module: ``compute_loss`` calls models."""
     recording, matches = context.snapshot.recording, context.texts_contain(pattern)
-    if not matches.any():
-        return np.zeros(len(recording.stack_offsets) - 1, bool)
     outside = np.cumsum(context.frames_called[recording.stack_frames])
     before = np.append(0, outside)[recording.stack_offsets[:-1]]
     inside = outside == np.repeat(before, np.diff(recording.stack_offsets))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import polars as pl
-from msgspec import Struct
 
 from snapreport.findings.advice_births import births
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, AdviceEvidence, remembered
@@ -37,10 +36,8 @@ class CollectedEvidence(AdviceEvidence, kw_only=True):
 
 def collected_outputs(context: AdviceContext) -> Advice | None:
     """One allocation of a line in each iteration of a loop of forward passes, all alive after the last."""
-    found = _collections(context)
-    rows, joined = found.rows, found.joined
-    mine = np.concatenate((rows, joined))
-    mask = found.mask
+    rows, joined = _collections(context)
+    mine, mask = np.concatenate((rows, joined)), context.marked(rows, joined)
     size = context.bytes_at_peak(mask)
     # What graphs hold is no result, and goes with them: the batches that an evaluation without no_grad reads.
     saved = np.isin(rows, inputs_of_unused_graphs(context)["row"].to_numpy())
@@ -80,23 +77,16 @@ def collected_outputs(context: AdviceContext) -> Advice | None:
     )
 
 
-class _Collections(Struct, frozen=True):
-    """rows: Int64 rows of results. joined: of what they are joined into. mask: Bool per allocation, both."""
-
-    rows: np.ndarray
-    joined: np.ndarray
-    mask: np.ndarray
-
-
 def collections(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: results that a loop collects, and the tensors that join them. The batch does not change
     their size.
     """
-    return _collections(context).mask
+    return context.marked(*_collections(context))
 
 
 @remembered
-def _collections(context: AdviceContext) -> _Collections:
+def _collections(context: AdviceContext) -> tuple[np.ndarray, np.ndarray]:
+    """Int64 rows of results, and of what they are joined into."""
     rows = _collected(context)
     # What they are joined into is as large as they all are; a line may compute something of each of them, too.
     sizes, counts = np.unique(context.size[rows], return_counts=True)
@@ -108,7 +98,7 @@ def _collections(context: AdviceContext) -> _Collections:
         np.flatnonzero((context.born > last) & np.isin(context.size, sizes * counts)),
         while_all[np.isin(n[line], counts)],
     )
-    return _Collections(rows, joined, context.marked(rows, joined))
+    return rows, joined
 
 
 def _collected(context: AdviceContext) -> np.ndarray:

@@ -42,7 +42,6 @@ def births(context: AdviceContext) -> Births:
     return Births(rows, stack, context.calls[stack], context.size[rows], forward, np.cumsum(elsewhere))
 
 
-@remembered
 def _beside_products(context: AdviceContext) -> np.ndarray:
     """Bool per allocation, by lines of Python: with C++ frames each operator of a line has a stack of its own."""
     columns = {
@@ -51,6 +50,7 @@ def _beside_products(context: AdviceContext) -> np.ndarray:
     return beside_products(pl.DataFrame(columns))
 
 
+@remembered
 def growing_lines(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: of a stack whose every allocation is larger than its last, as of a tensor to which each
     iteration concatenates more: the next one is computed from it.

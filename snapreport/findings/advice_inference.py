@@ -38,7 +38,6 @@ class PreviousEvidence(AdviceEvidence, kw_only=True):
     previous_bytes: int
 
 
-@remembered
 def _no_grad(context: AdviceContext) -> Advice | None:
     """Activations that are freed together after a forward pass whose graph no backward pass uses."""
     unused = unused_graphs(context)
@@ -242,6 +241,7 @@ def _late_outputs(context: AdviceContext) -> np.ndarray:
     return mask
 
 
+@remembered
 def _generations(context: AdviceContext) -> np.ndarray:
     """Int64 per allocation: which of a stack's lists it is in, as of caches of all layers, that one iteration makes
     much faster than the next iteration follows. Where there are no lists, and in forward passes, whose layers share

@@ -32,12 +32,12 @@ _MIN_SIMILARITY = 0.8
 
 
 @remembered
-@remembered
 def births_until(context: AdviceContext) -> np.ndarray:
     """Int32 per event: allocations up to it. Frees with the same number have none between them."""
     return np.cumsum(allocates(context.timeline.events), dtype=np.int32)
 
 
+@remembered
 def dropped_graphs(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: of a forward pass, and freed outside of it in one run of frees with many others, after no
     backward pass. None where the program neither trains nor drops graphs: a forward pass may have been cut off.
@@ -100,7 +100,6 @@ class WaitingGraphs(Struct, frozen=True):
 
 
 @memoize
-@remembered
 def waiting_graphs(context: AdviceContext) -> WaitingGraphs:
     """Between two passes the program allocates outside of any: a batch, a loss. A line of the model has then allocated
     in each stretch. Layers of one pass lie in one stretch.
@@ -204,6 +203,7 @@ def _freed_by_backward(context: AdviceContext, rows: np.ndarray) -> bool:
     return bool(size[elsewhere].sum() <= (1 - _MIN_SIMILARITY) * size.sum())
 
 
+@remembered
 def backward_allocations(context: AdviceContext) -> np.ndarray:
     """Bool per event: an allocation of a backward pass."""
     events = context.timeline.events
@@ -226,7 +226,6 @@ def backward_passes(context: AdviceContext) -> np.ndarray:
     return np.cumsum(begins)
 
 
-@remembered
 @remembered
 def backward_begins(context: AdviceContext) -> np.ndarray:
     """Int64 events with which backward passes begin, ascending."""
@@ -258,6 +257,7 @@ def saved_for_backward(context: AdviceContext) -> np.ndarray:
     return np.asarray((context.freed < len(context.timeline.events)) & (freed_in(context) > born_in(context)))
 
 
+@remembered
 def unknown_of_a_step(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: of unknown category, made by the program and freed with the next backward pass at the
     latest, as what a loss or a function outside of any module computes.

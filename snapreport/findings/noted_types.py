@@ -18,7 +18,6 @@ _KEPT_IN_32_BITS = (NORM, FLOAT, LOSS, SOFTMAX, CREATED)
 
 
 @remembered
-@remembered
 def element_bytes(context: AdviceContext) -> np.ndarray:
     """Int8 per allocation: bytes of one of its numbers, 0 where its type was not noted; 1 for truth values."""
     bits = _types(context).replace({"bool": "uint8"}).str.extract(_BITS).cast(pl.Int16).fill_null(0)
@@ -31,6 +30,7 @@ def is_in_32_bits(context: AdviceContext) -> np.ndarray:
     return (_types(context) == "float32").fill_null(False).to_numpy()
 
 
+@remembered
 def bytes_of_products(context: AdviceContext) -> tuple[int, int]:
     """(in 32 bits or more, all) of what products read and return in forward passes, as noted; (0, 0) where no type was.
     Compiled code names no products: of all that it saves, then.

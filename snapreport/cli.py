@@ -223,13 +223,13 @@ def report(
         raise click.UsageError("--source quotes text as it is; it does not go with --redact")
     may_be_job = len(snaps) > 1 and "-" not in snaps and not (separate or devices or part)
     if may_be_job and _are_ranks(snaps):
-        from snapreport.commands.job import JobPage, run_job
+        from snapreport.commands.job import job_page, run_job
 
         check_inputs(snaps)
         output = output or "job.html"
         if not dry_run:
             check_output(output, snaps, force=force)
-        page = JobPage(title=title, max_size=max_size, source=source, link=link, strip_prefix=strip_prefix)
+        page = job_page(link, strip_prefix, title=title, max_size=max_size, source=source)
         run_job(snaps, output, page, dry_run=dry_run, **reading)
         return
     output = output or _default_output(snaps[0])
@@ -243,9 +243,9 @@ def report(
     with progress.shown():
         snapshots = load_all(snaps, **reading, devices=devices, part=part, profile=profile)
         if may_be_job and _recorded_ranks(snapshots):
-            from snapreport.commands.job import JobPage, write_loaded_job
+            from snapreport.commands.job import job_page, write_loaded_job
 
-            page = JobPage(title=title, max_size=max_size, source=source, link=link, strip_prefix=strip_prefix)
+            page = job_page(link, strip_prefix, title=title, max_size=max_size, source=source)
             write_loaded_job(snapshots, output, page, dry_run=dry_run)
             return
         if dry_run:

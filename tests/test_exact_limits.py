@@ -309,7 +309,7 @@ def test_clocks_agree_within_half_a_step_or_a_millisecond(apart: float, length: 
     ends = 1000 * length * np.arange(1, 5)
     digests = [SimpleNamespace(host=name, peak_us=1) for name in ("a", "b")]
     rows = [SimpleNamespace(packed=SimpleNamespace(step_ends=ends + 1000 * late)) for late in (0, apart)]
-    assert reduce._clock(SimpleNamespace(digests=digests, rows=rows)).is_comparable is agree
+    assert reduce._clock(SimpleNamespace(digests=digests, rows=rows)).comparable is agree
 
 
 @pytest.mark.parametrize(("passes", "count"), [(1, 12), (3, 12), (4, 8), (7, 8), (8, None)])

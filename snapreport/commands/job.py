@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
-from msgspec import Struct
 from msgspec.structs import replace
 
 from snapreport import progress
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
     from snapreport.jobs.build import PageOptions, Written
     from snapreport.jobs.reduce import Job
     from snapreport.reading.redaction import Redaction
-    from snapreport.report.source_links import SourceLinks
     from snapreport.snapshot import Snapshot
 
 FAILED_ROWS = 5  # files that could not be read, named on standard error
@@ -148,12 +145,10 @@ def job(
         raise click.UsageError("--max-size, --source and --link are for the report; give -o as well")
     if output and not dry_run:
         check_output(output, [snap for snap in snaps if "://" not in snap], force=force)
-    page = JobPage(title, detail, each, max_size, source, link, strip_prefix)
+    if watch and (as_json or dry_run or reading["redaction"] or each is not None or output == "-"):
+        raise click.UsageError("--watch writes a report; it does not go with --json, --dry-run, --redact and --each")
+    page = job_page(link, strip_prefix, title=title, detail=detail, max_size=max_size, source=source)
     if watch:
-        if as_json or dry_run or reading["redaction"] or each is not None or output == "-":
-            raise click.UsageError(
-                "--watch writes a report; it does not go with --json, --dry-run, --redact and --each"
-            )
         from snapreport.commands.watch import watch_job
 
         assert output is not None
@@ -167,6 +162,7 @@ def job(
         snaps,
         output,
         page,
+        each=each,
         as_json=as_json,
         dry_run=dry_run,
         jobs=jobs,
@@ -179,55 +175,30 @@ def job(
     )
 
 
-class JobPage(Struct, frozen=True):
-    """The options of a job's report, as the command line has them. ``each``: the folder of the ranks' own reports."""
+def job_page(link: str, strip_prefix: Sequence[str], **options: Any) -> PageOptions:
+    """``options``: more of them. Raises :class:`SnapshotError` for a bad template."""
+    from snapreport.jobs.build import PageOptions
+    from snapreport.report.source_links import SourceLinks
 
-    title: str | None = None
-    detail: Sequence[str] = ("worst", "median")
-    each: str | None = None
-    max_size: int | None = None
-    source: Sequence[str] = ()
-    link: str = ""
-    strip_prefix: Sequence[str] = ()
-
-    def links(self) -> SourceLinks:
-        """Raises :class:`SnapshotError` for a bad template."""
-        from snapreport.report.source_links import SourceLinks
-
-        return SourceLinks(self.link, self.strip_prefix)
-
-    def options(self, **more: Any) -> PageOptions:
-        """The same for the report, with ``more`` of its options."""
-        from snapreport.jobs.build import PageOptions
-
-        return PageOptions(
-            title=self.title,
-            detail=self.detail,
-            max_size=self.max_size,
-            source=self.source,
-            links=self.links(),
-            is_apart=True,
-            **more,
-        )
+    return PageOptions(links=SourceLinks(link, strip_prefix), is_apart=True, **options)
 
 
 def run_job(
     snaps: Sequence[str],
     output: str | None,
-    page: JobPage,
+    page: PageOptions,
     *,
+    each: str | None = None,
     as_json: bool = False,
     dry_run: bool = False,
     **options: Any,
 ) -> None:
     """Reduces, writes, and prints the answer on standard error. ``dry_run``: lists the report's strings instead.
-    ``options``: of ``snapreport.job``.
+    ``each``: the folder of the ranks' own reports. ``options``: of ``snapreport.job``.
     """
     redaction: Redaction | None = options.get("redaction")
-    page.links()  # a bad template is reported before the files are read
-    if page.each is not None:
-        make_folder(page.each)
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    if each is not None:
+        make_folder(each)
     written = None
     with progress.shown():
         from snapreport.contracts import json_text
@@ -237,16 +208,16 @@ def run_job(
         from snapreport.jobs.rank_reports import report_links
         from snapreport.jobs.redacted import redacted_job
 
-        reduced = reduce_paths(snaps, each=page.each, report=output, **options)
-        each = report_links(reduced, page.each, output) if output and page.each is not None else {}
+        reduced = reduce_paths(snaps, each=each, report=output, **options)
+        links = report_links(reduced, each, output) if output and each is not None else {}
         real: dict[str, str] = {}
         if redaction:
             redacted = redacted_job(reduced, redaction)
             reduced, real = redacted.job, redacted.real
-            each = {redacted.shown[path]: link for path, link in each.items()}
+            links = {redacted.shown[path]: link for path, link in links.items()}
         read = RankReader(options.get("rules"), options.get("inference", True), redaction, real)
         if output:
-            written = _write(reduced, output, page.options(each=each, read=read), dry_run=dry_run)
+            written = _write(reduced, output, replace(page, each=links, read=read), dry_run=dry_run)
     if as_json:
         pipe_safe(lambda: echo(json_text(job_json(reduced))))
     for failed in reduced.failed[:FAILED_ROWS]:
@@ -259,12 +230,12 @@ def run_job(
         _say_notes(reduced)
 
 
-def write_loaded_job(snapshots: Sequence[Snapshot], output: str, page: JobPage, *, dry_run: bool = False) -> None:
+def write_loaded_job(snapshots: Sequence[Snapshot], output: str, page: PageOptions, *, dry_run: bool = False) -> None:
     """Writes the job's report of snapshots that are already loaded, or lists its strings."""
     from snapreport.jobs.build import by_path, job_of
 
     reduced = job_of(snapshots)
-    written = _write(reduced, output, page.options(snapshots=by_path(snapshots)), dry_run=dry_run)
+    written = _write(reduced, output, replace(page, snapshots=by_path(snapshots)), dry_run=dry_run)
     if written:
         _say(reduced, output, written)
 

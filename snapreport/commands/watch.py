@@ -6,17 +6,19 @@ import gc
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
 from snapreport import progress, supervision
 from snapreport.errors import SnapshotError
 from snapreport.terminal import echo, lines
 
 if TYPE_CHECKING:
-    from snapreport.commands.job import JobPage
+    from snapreport.jobs.build import PageOptions
     from snapreport.jobs.watch import JobWatch
 
 
 def watch_job(
-    snaps: Sequence[str], output: str, page: JobPage, seconds: int, make: dict[str, Any], **reduce: Any
+    snaps: Sequence[str], output: str, page: PageOptions, seconds: int, make: dict[str, Any], **reduce: Any
 ) -> None:
     """Writes the report at ``output`` whenever a file has changed, until Ctrl-C; then once more, without the part that
     loads it again. ``make``, ``reduce``: of ``execution.make_all`` and ``reduce_job``. Raises :class:`SnapshotError` at
@@ -25,7 +27,6 @@ def watch_job(
     from snapreport.jobs.watch import JobWatch
 
     watch = JobWatch(snaps, make, reduce)
-    page.links()  # a bad template is reported before the first digest
     echo(lines([f"snapreport: watching every {seconds} s; Ctrl-C ends with a last report"]), err=True)
     gc.enable()  # commands that end soon do without
     with supervision.ending_by_itself() as ending:
@@ -39,7 +40,7 @@ def watch_job(
         _write(watch, output, page, refresh_seconds=0)
 
 
-def _write(watch: JobWatch, output: str, page: JobPage, *, refresh_seconds: int) -> None:
+def _write(watch: JobWatch, output: str, page: PageOptions, *, refresh_seconds: int) -> None:
     """What keeps one report from being written, such as files of two runs, is said; the next may be."""
     from snapreport.jobs.build import write_job_report
     from snapreport.jobs.states import state_sentences
@@ -48,7 +49,7 @@ def _write(watch: JobWatch, output: str, page: JobPage, *, refresh_seconds: int)
     try:
         with progress.shown():
             job = watch.job()
-            write_job_report(job, output, page.options(refresh_seconds=refresh_seconds))
+            write_job_report(job, output, replace(page, refresh_seconds=refresh_seconds))
     except SnapshotError as error:
         if not refresh_seconds:
             raise

@@ -132,7 +132,7 @@ def _words(job: Job, number: dict[int, int]) -> dict[str, Any]:
             {"text": parts_json(s.text), "rows": s.rows, "stack": None if s.stack is None else number.get(s.stack)}
             for s in headline(job)
         ],
-        "clock": {"comparable": job.clock.is_comparable, "sentence": job.clock.sentence},
+        "clock": plain(job.clock),
         "imbalance": {
             "worst_row": cost.worst,
             "worst_bytes": cost.worst_bytes,
@@ -217,7 +217,7 @@ def _rank_columns(job: Job, hosts: list[str], kinds: list[str]) -> list[Column]:
     above = {outlier.row: outlier.bytes_above for outlier in job.outliers}
 
     def since_start(row: int) -> int:
-        us, start = digests[row].peak_us, job.start_us if job.clock.is_comparable else job.rows[row].first_us
+        us, start = digests[row].peak_us, job.start_us if job.clock.comparable else job.rows[row].first_us
         return -1 if us is None or start is None else max(0, us - start)
 
     rows = range(len(digests))

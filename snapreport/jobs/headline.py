@@ -115,7 +115,7 @@ def _out_of_memory(job: Job) -> JobSentence:
         return JobSentence(text, [first.row])
     rest = plural(others, "other rank")
     began = sentence("{name} ran out of memory {then}.{tried} {rest}", name=name, then=then, tried=tried, rest=rest)
-    if job.clock.is_comparable and first.oom.us is not None:
+    if job.clock.comparable and first.oom.us is not None:
         return JobSentence(sentence("{began} followed.", began=began), [first.row])
     rows = [oom.row for oom in job.ooms]
     steps = [oom.oom.step for oom in job.ooms]

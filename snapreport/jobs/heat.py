@@ -56,7 +56,7 @@ def heat_of(job: Job) -> Heat:
         for axis in found:
             curve, first, last = _placed(axis, curves, job, entry)
             _fill(axis, row, curve, first, last, scale)
-    return Heat(scale, job.start_us if job.clock.is_comparable else None, found)
+    return Heat(scale, job.start_us if job.clock.comparable else None, found)
 
 
 def clipped_end(values: np.ndarray) -> int:
@@ -86,7 +86,7 @@ def _time_axis(job: Job, columns: int) -> list[HeatAxis]:
     known = [row.packed.time for row in job.rows if row.packed.time]
     if not known:
         return []
-    if job.clock.is_comparable:
+    if job.clock.comparable:
         length = max(b[1] for b in known) - min(b[0] for b in known)
         note = job.clock.sentence
     else:
@@ -120,7 +120,7 @@ def _placed(
     if curve is None or not len(curve.first):
         return None, np.zeros(0, np.int64), np.zeros(0, np.int64)
     if axis.key == "time":
-        origin = job.start_us if job.clock.is_comparable else row.first_us
+        origin = job.start_us if job.clock.comparable else row.first_us
         assert origin is not None
         return curve, curve.first - origin, curve.last - origin
     if axis.key == "event":

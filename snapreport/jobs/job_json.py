@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from snapreport.contracts.job import (
-    Clock,
     FailedFile,
     FirstOom,
     GroupStack,
@@ -39,7 +38,7 @@ def job_json(job: Job) -> JobDocument:
         missing_ranks=job.missing,
         failed=[FailedFile(one.rank, one.path, one.error) for one in job.failed],
         left_out=job.left_out,
-        clock=Clock(job.clock.is_comparable, job.clock.sentence),
+        clock=job.clock,
         imbalance=Imbalance(
             worst_rank=int(job.ranks[cost.worst]),
             worst_bytes=cost.worst_bytes,

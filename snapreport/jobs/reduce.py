@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 from msgspec import Struct, field
 
+from snapreport.contracts.job import Clock
 from snapreport.errors import SnapshotError
 from snapreport.findings.comparable import natural_key
 from snapreport.jobs.causes import Cause, find_cause
@@ -41,13 +42,6 @@ class FirstOom(Struct, frozen=True):
 
     row: int
     oom: DigestOom
-
-
-class Clock(Struct, frozen=True):
-    """Whether times of different ranks can be compared, and why."""
-
-    is_comparable: bool
-    sentence: str
 
 
 class Job(Struct, frozen=True, eq=False, dict=True):
@@ -168,7 +162,7 @@ class Job(Struct, frozen=True, eq=False, dict=True):
 
         def order(found: FirstOom) -> tuple[int, int, int]:
             us, step = found.oom.us, found.oom.step
-            when = us if self.clock.is_comparable and us is not None else late if us is None else 0
+            when = us if self.clock.comparable and us is not None else late if us is None else 0
             return when, late if step is None else step, found.row
 
         return sorted(first, key=order)

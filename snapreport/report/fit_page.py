@@ -8,7 +8,7 @@ from msgspec import Struct
 from snapreport.contracts.fit import FitDevice, FitDocument, FitPrediction, LargestValue
 from snapreport.number_format import bytes_text, device_name, upper_first
 from snapreport.report.fit_chart import fit_chart
-from snapreport.report.fit_text import device_text, ranks_text
+from snapreport.report.fit_text import device_text, ranks_text, recordings_text
 from snapreport.report.page import render_plain
 
 
@@ -41,10 +41,6 @@ class FitPage(Struct, frozen=True):
 
 def fit_page(document: FitDocument, title: str | None = None) -> bytes:
     """The page as UTF-8; the same answer gives the same bytes."""
-    recordings = [
-        recording.file if recording.value is None else f"{recording.file} at {document.name} {recording.value:g}"
-        for recording in document.recordings
-    ]
     devices = [
         FitPageDevice(
             device_name("cuda", device.device) if device.device >= 0 else device_name("host", device.device),
@@ -57,7 +53,7 @@ def fit_page(document: FitDocument, title: str | None = None) -> bytes:
     ]
     ranks = "\n\n".join(ranks_text(document))
     heading = title or f"{upper_first(document.name)}: what fits"
-    return render_plain("fit.html.j2", FitPage(heading, document.name, recordings, ranks, devices))
+    return render_plain("fit.html.j2", FitPage(heading, document.name, recordings_text(document), ranks, devices))
 
 
 def _value(row: FitPrediction, device: FitDevice, name: str) -> FitPageValue:

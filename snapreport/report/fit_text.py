@@ -23,16 +23,21 @@ LEAST_SHOWN = 0.0005
 
 def fit_text(document: FitDocument) -> str:
     """The whole answer."""
-    at = ", ".join(
-        recording.file if recording.value is None else f"{recording.file} at {document.name} {recording.value:g}"
-        for recording in document.recordings
-    )
+    recordings = recordings_text(document)
     head = [
-        f"{'Recordings' if len(document.recordings) > 1 else 'Recording'}: {at}.",
+        f"{'Recordings' if len(recordings) > 1 else 'Recording'}: {', '.join(recordings)}.",
         f"Allocator settings: {document.settings or 'defaults'}.",
     ]
     parts = [device_text(document, device) for device in document.devices]
     return "\n\n".join([*ranks_text(document), terminal.lines(head), *parts])
+
+
+def recordings_text(document: FitDocument) -> list[str]:
+    """Each recording and its value."""
+    return [
+        recording.file if recording.value is None else f"{recording.file} at {document.name} {recording.value:g}"
+        for recording in document.recordings
+    ]
 
 
 def ranks_text(document: FitDocument) -> list[str]:

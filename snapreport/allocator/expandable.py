@@ -7,12 +7,33 @@ Follows `ExpandableSegment`, `get_free_block`, `find_expandable_block`, `map_blo
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
-from snapreport.allocator.blocks import ADDRESS_MASK, SMALL_BUFFER, Block, BlockPool, ExpandableSegment, merge
+from snapreport.allocator.blocks import (
+    ADDRESS_MASK,
+    SMALL_BUFFER,
+    Block,
+    BlockPool,
+    ExpandableSegment,
+    Memory,
+    merge,
+)
 
-if TYPE_CHECKING:
-    from snapreport.allocator.model import CachingAllocator
+
+class Allocator(Protocol):
+    """What mapping and unmapping need of the allocator, ``model.CachingAllocator``."""
+
+    block_type: type[Block]
+    memory: Memory
+    large_segment: int
+    reserved: int
+    ranks_blocks: bool
+
+    def next_rank(self) -> int: ...
+
+    def add_reserved(self, size: int) -> None: ...
+
+    def segment_event(self, action: str, address: int, size: int, block: Block) -> None: ...
 
 
 def best_expandable(pool: BlockPool, keys: list[int], at: int, expandable: bool) -> int:
@@ -41,7 +62,7 @@ def _reach(block: Block) -> int:
     return block.size if following is None or following.mapped else block.size + following.size
 
 
-def grow(allocator: CachingAllocator, pool: BlockPool, stream: int, size: int) -> Block | None:
+def grow(allocator: Allocator, pool: BlockPool, stream: int, size: int) -> Block | None:
     """A free block of at least `size` bytes made by mapping memory, out of its pool; None where memory is short."""
     candidate = _find_address_space(allocator, pool, stream, size)
     if not candidate.mapped and not _map(allocator, candidate, min(candidate.size, size)):
@@ -57,14 +78,14 @@ def grow(allocator: CachingAllocator, pool: BlockPool, stream: int, size: int) -
     return candidate
 
 
-def address_space(allocator: CachingAllocator, small: bool) -> tuple[int, int]:
+def address_space(allocator: Allocator, small: bool) -> tuple[int, int]:
     """(bytes of a granule, bytes of a new segment's addresses: 1 1/8 of the device's memory, as in PyTorch)."""
     granule = SMALL_BUFFER if small else allocator.large_segment
     total = allocator.memory.total
     return granule, max(1, -(-(total + total // 8) // granule)) * granule
 
 
-def _find_address_space(allocator: CachingAllocator, pool: BlockPool, stream: int, size: int) -> Block:
+def _find_address_space(allocator: Allocator, pool: BlockPool, stream: int, size: int) -> Block:
     """The lowest run of free or unmapped blocks with room for `size` bytes; a new segment where there is none."""
     block: Block | None
     for address in pool.unmapped.get(stream, ()):
@@ -87,7 +108,7 @@ def _find_address_space(allocator: CachingAllocator, pool: BlockPool, stream: in
     return candidate
 
 
-def _map(allocator: CachingAllocator, block: Block, size: int) -> bool:
+def _map(allocator: Allocator, block: Block, size: int) -> bool:
     """Map memory at the start of an unmapped block; false where the device has not enough."""
     segment, pool = block.expandable, block.pool
     assert segment is not None
@@ -111,7 +132,7 @@ def _map(allocator: CachingAllocator, block: Block, size: int) -> bool:
     return True
 
 
-def unmap(allocator: CachingAllocator, block: Block) -> None:
+def unmap(allocator: Allocator, block: Block) -> None:
     """Unmap the whole granules inside a free block."""
     segment, pool = block.expandable, block.pool
     assert segment is not None
@@ -141,7 +162,7 @@ def unmap(allocator: CachingAllocator, block: Block) -> None:
         allocator.memory.release(segment.address, segment.size)
 
 
-def _part(allocator: CachingAllocator, block: Block, address: int, size: int) -> Block:
+def _part(allocator: Allocator, block: Block, address: int, size: int) -> Block:
     part = allocator.block_type(address, size, block.pool, block.stream)
     part.expandable = block.expandable
     part.rank = allocator.next_rank() if allocator.ranks_blocks else block.rank

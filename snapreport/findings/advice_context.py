@@ -273,6 +273,11 @@ class AdviceContext:
             found[each] = True
         return found
 
+    def table(self, rows: np.ndarray, **more: np.ndarray) -> pl.DataFrame:
+        """``row``, ``stack``, ``size``, ``born``, ``freed`` of allocations, and ``more`` columns."""
+        own = {"row": rows, "stack": self.stack[rows], "size": self.size[rows]}
+        return pl.DataFrame({**own, "born": self.born[rows], "freed": self.freed[rows], **more})
+
     def first_line(self, mask: np.ndarray) -> str:
         """The line of the program that made the first of these allocations whose stack trace has one."""
         return names_of(self.snapshot).line(int(self.stack[np.flatnonzero(mask & self.has_python)[0]]))

@@ -213,8 +213,7 @@ def _late_outputs(context: AdviceContext) -> np.ndarray:
     rows = np.flatnonzero(kept & (stack > 0) & is_among(context.phases.innermost, (FORWARD, NONE))[stack])
     if not len(rows):
         return mask
-    table = pl.DataFrame({"stack": stack[rows], "born": born[rows], "freed": freed[rows]})
-    table = table.with_columns(generation=pl.Series(_generations(context)[rows]))
+    table = context.table(rows, generation=_generations(context)[rows])
     table = table.group_by("stack", "generation").agg(
         pl.col("born").min(), soonest=pl.col("freed").min(), freed=pl.col("freed").max()
     )

@@ -58,16 +58,12 @@ def autocast_factors(context: AdviceContext) -> AutocastFactors:
     if not len(rows):
         return AutocastFactors(*(np.ones(len(context.size)) for _ in range(3)))
     is_input = context.category("input")[rows]
-    table = pl.DataFrame(
-        {
-            "row": rows,
-            "stack": context.stack[rows],
-            "size": context.size[rows],
-            "kind": np.where(is_input, CREATED, kinds(context)[context.stack[rows]]),
-            "run": born_in(context)[rows],
-            "is_input": is_input,
-            "is_kept": ((freed_in(context) > born_in(context)) | (context.freed >= len(context.timeline.events)))[rows],
-        }
+    table = context.table(
+        rows,
+        kind=np.where(is_input, CREATED, kinds(context)[context.stack[rows]]),
+        run=born_in(context)[rows],
+        is_input=is_input,
+        is_kept=((freed_in(context) > born_in(context)) | (context.freed >= len(context.timeline.events)))[rows],
     )
     produced, factor = _of_forward(context, table)
     # Noted in 16 bits, or as integers, these are the same under autocast.

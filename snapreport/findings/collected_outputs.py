@@ -123,10 +123,8 @@ def _collected(context: AdviceContext) -> np.ndarray:
         kept &= (freed == last) | (freed_in > 0) & ~context.phases.runs(BACKWARD)[freed_in]
         kept &= ~(dropped_graphs(context) | unused_graphs(context) | retained_graphs(context))[every.rows]
         kept &= ~read_by_retained_graphs(context)[every.rows]
-    table = pl.DataFrame({
-        "row": every.rows, "stack": every.stack, "size": every.size, "born": born, "freed": freed,
-        "passes": np.cumsum(every.forward), "outside": every.outside, "epoch": epoch,
-    }).filter(pl.Series(kept))  # fmt: skip
+    table = context.table(every.rows, passes=np.cumsum(every.forward), outside=every.outside, epoch=epoch)
+    table = table.filter(pl.Series(kept))
     lines = table.group_by("epoch", "stack", "size").agg(
         n=pl.len(), iterations=pl.col("outside").n_unique(), passes=pl.col("passes").n_unique(),
         alive=(pl.col("freed") > pl.col("born").max()).mean(), first=pl.col("born").min(), last=pl.col("born").max(),

@@ -18,10 +18,7 @@ def collected_weights(context: AdviceContext) -> Advice | None:
     """Parameters that a line makes again and again, with backward passes between, all alive at the peak."""
     mine = context.category("parameter") & (context.born >= 0) & context.has_python
     rows = np.flatnonzero(mine)
-    table = pl.DataFrame({
-        "row": rows, "stack": context.stack[rows], "size": context.size[rows], "born": context.born[rows],
-        "copy": born_in(context)[rows], "alive": context.at_peak[rows],
-    })  # fmt: skip
+    table = context.table(rows, copy=born_in(context)[rows], alive=context.at_peak[rows])
     copies = table.group_by("stack", "copy").agg(pl.col("size").sum(), pl.col("alive").all(), pl.col("born").max())
     alive = copies.filter("alive").group_by("stack").agg(copies=pl.len(), sizes=pl.col("size").n_unique())
     alive = alive.filter((pl.col("copies") >= _MIN_COPIES) & (pl.col("sizes") == 1))

@@ -75,10 +75,7 @@ def _given_up(context: AdviceContext, grown: np.ndarray, group: np.ndarray) -> l
     in_pass = context.phases.runs(FORWARD)[context.free_stack] & (context.freed < len(context.timeline.events))
     rows = np.flatnonzero(grown & context.forward[context.stack] & ~in_pass)
     passes = backward_passes(context)
-    table = pl.DataFrame({
-        "row": rows, "group": group[rows], "stack": context.stack[rows], "size": context.size[rows],
-        "born": context.born[rows], "freed": context.freed[rows], "passes": born_in(context)[rows],
-    })  # fmt: skip
+    table = context.table(rows, group=group[rows], passes=born_in(context)[rows])
     attempts = table.group_by("group", "passes").agg(
         n=pl.len(), bytes=pl.col("size").sum(), end=pl.col("born").max(), freed=pl.col("freed").min()
     )

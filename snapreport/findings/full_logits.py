@@ -5,7 +5,6 @@ from __future__ import annotations
 from math import isqrt
 
 import numpy as np
-import polars as pl
 
 from snapreport.findings.advice_births import LINEAR, births
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
@@ -100,8 +99,7 @@ def _most_runs(context: AdviceContext) -> np.ndarray:
     begun, rows = backward_passes(context), births(context).rows
     most = np.zeros(int(context.stack.max(initial=0)) + 1, np.int64)
     if begun.any():
-        made = {"stack": context.stack[rows], "size": context.size[rows], "pass": born_in(context)[rows]}
-        runs = pl.DataFrame(made).group_by("stack", "size", "pass").len()
+        runs = context.table(rows, run=born_in(context)[rows]).group_by("stack", "size", "run").len()
         np.maximum.at(most, runs["stack"].to_numpy(), runs["len"].to_numpy())
     return most
 

@@ -61,8 +61,7 @@ def dropped_graphs(context: AdviceContext) -> np.ndarray:
     end = np.where(requested >= 0, requested, context.freed[rows])
     # Frees with no allocation between them belong together; what is alive at the end is a group of its own.
     group = np.where(end >= last, births[-1] + 1, births[np.minimum(end, last - 1)])
-    table = pl.DataFrame({"row": rows, "graph": group, "stack": context.stack[rows], "end": end})
-    table = table.with_columns(born=pl.Series(context.born[rows]), line=pl.Series(context.lines[rows]))
+    table = context.table(rows, graph=group, end=end, line=context.lines[rows])
     table = table.filter(is_inner("born", "end") | (pl.col("end") >= last))
     large = (
         table.group_by("graph")
@@ -130,9 +129,7 @@ def waiting_graphs(context: AdviceContext) -> WaitingGraphs:
         if (is_alloc & context.functions(_ROOT)[stack] & (begun == last)).sum() != 1:
             return nothing
     outside = np.cumsum(is_alloc & ~context.without_python[stack] & ~context.phases.runs(FORWARD)[stack])
-    table = pl.DataFrame(
-        {"stretch": outside[context.born[rows]], "stack": context.stack[rows], "size": context.size[rows]}
-    )
+    table = context.table(rows, stretch=outside[context.born[rows]])
     lines = table.group_by("stack").agg(pl.col("size").sum(), passes=pl.col("stretch").n_unique().cast(pl.Int64))
     if not len(lines):
         return nothing
@@ -184,9 +181,7 @@ def _read_by(context: AdviceContext, graphs: np.ndarray, passes: int) -> np.ndar
     made &= ~context.phases.runs(FORWARD)[context.stack]
     ended = context.freed[graphs]
     mine = context.at_peak & (context.freed >= ended.min()) & (context.freed <= ended.max())
-    every = pl.DataFrame({
-        "row": np.flatnonzero(made), "stack": context.stack[made], "size": context.size[made], "mine": mine[made]
-    })  # fmt: skip
+    every = context.table(np.flatnonzero(made), mine=mine[made])
     lines = every.filter("mine").group_by("stack", "size").len().filter(pl.col("len") == passes)
     return context.marked(every.join(lines, on=["stack", "size"], how="semi")["row"].to_numpy())
 

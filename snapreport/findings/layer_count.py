@@ -33,12 +33,15 @@ def layer_count(context: AdviceContext, rows: np.ndarray, passes: int) -> int:
     before = int(run[live].max())
     mine = rows[(context.born[rows] >= 0) & (context.born[rows] <= context.event)]
     mine = mine[(run[mine] == before) & is_among(context.stack[mine], np.unique(context.stack[live]))]
-    table = pl.DataFrame({"stack": context.stack[mine], "size": context.size[mine], "born": context.born[mine]})
-    lines = table.group_by("stack").agg(
-        n=pl.len().cast(pl.Int64) // max(1, passes),
-        bytes=pl.col("size").sum(),
-        first=pl.col("born").min(),
-        last=pl.col("born").max(),
+    lines = (
+        context.table(mine)
+        .group_by("stack")
+        .agg(
+            n=pl.len().cast(pl.Int64) // max(1, passes),
+            bytes=pl.col("size").sum(),
+            first=pl.col("born").min(),
+            last=pl.col("born").max(),
+        )
     )
     lines = lines.filter(pl.col("n") >= FEWEST_IN_FAMILY).sort("first", "stack")
     furthest = lines["last"].cum_max().shift(1, fill_value=-1)

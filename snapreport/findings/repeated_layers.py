@@ -46,9 +46,10 @@ def repeated_layers(context: AdviceContext, activation: np.ndarray, passes: int)
     # What an earlier step left, as the number of its loss, is of no layer of this one.
     run = born_in(context)[live]
     live = live[run == np.argmax(np.bincount(run, context.size[live]))]
-    born = pl.DataFrame({"stack": _lines(context)[live], "size": context.size[live], "born": context.born[live]})
-    lines = born.group_by("stack").agg(
-        n=pl.len(), bytes=pl.col("size").sum(), first=pl.col("born").min(), last=pl.col("born").max()
+    lines = (
+        context.table(live, stack=_lines(context)[live])
+        .group_by("stack")
+        .agg(n=pl.len(), bytes=pl.col("size").sum(), first=pl.col("born").min(), last=pl.col("born").max())
     )
     # What a line makes once in each of several forward passes, such as its logits, belongs to no layer.
     lines = lines.filter(pl.col("n") > max(1, passes)).sort("first")
@@ -110,14 +111,14 @@ def _family(context: AdviceContext, activation: np.ndarray, lines: pl.DataFrame,
     stack = _lines(context)
     rows = np.flatnonzero(activation & is_among(stack, lines["stack"].to_numpy()) & (context.born >= 0))
     rows = rows[np.argsort(context.born[rows], kind="stable")]
-    born, size, freed = context.born[rows], context.size[rows], context.freed[rows]
+    born = context.born[rows]
     # A line that runs once in each layer counts them. A layer begins where the family's first line runs before it.
     once = born[stack[rows] == anchors["stack"][0]]
     begins = born[stack[rows] == lines.sort("first")["stack"][0]]
     of = np.searchsorted(once, begins, "left")
     first = np.minimum.reduceat(begins, np.flatnonzero(np.diff(of, prepend=-1))) if len(begins) else once
     layer = np.searchsorted(first, born, "right")
-    table = pl.DataFrame({"layer": layer, "born": born, "freed": freed, "size": size})
+    table = context.table(rows, layer=layer)
     backward = np.flatnonzero(backward_allocations(context))
     # In the backward pass a layer is computed again before the first of its tensors goes.
     table = table.with_columns(end=pl.col("born").max().over("layer"), large=pl.col("size").max().over("layer"))
@@ -143,10 +144,10 @@ def _family(context: AdviceContext, activation: np.ndarray, lines: pl.DataFrame,
     table = table.with_columns(again=used.min().over("layer").fill_null(never + 1))
     grows = _concatenates(context, lines)
     concatenated = is_among(stack[rows], grows)
-    part = bool(len(grows)) and 2 * size[concatenated].sum() >= size.sum()
+    part = bool(len(grows)) and 2 * context.size[rows[concatenated]].sum() >= context.size[rows].sum()
     stays = ~concatenated if part else table["stays"].to_numpy()
     starts = table["end"].to_numpy() + 1
-    ends = np.minimum(table["again"].to_numpy() - 1, freed)
+    ends = np.minimum(table["again"].to_numpy() - 1, context.freed[rows])
     return Layers(rows, starts, np.where(stays, starts, np.maximum(starts, ends)))
 
 
@@ -157,7 +158,7 @@ def _concatenates(context: AdviceContext, lines: pl.DataFrame) -> np.ndarray:
     """
     stack = _lines(context)
     rows = np.flatnonzero(context.at_peak & (context.born >= 0) & is_among(stack, lines["stack"].to_numpy()))
-    table = pl.DataFrame({"stack": stack[rows], "size": context.size[rows], "born": context.born[rows]})
+    table = context.table(rows, stack=stack[rows])
     step = pl.col("size").sort_by("born").diff().drop_nulls()
     found = table.group_by("stack").agg(n=pl.len(), least=step.min(), most=step.max())
     found = found.filter((pl.col("n") >= FEWEST_LAYERS) & (pl.col("least") > 0) & (pl.col("least") == pl.col("most")))

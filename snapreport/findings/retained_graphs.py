@@ -56,8 +56,7 @@ def retained_graphs(context: AdviceContext) -> np.ndarray:
     rows = np.flatnonzero(freed & outside & (backward_ends(context) < context.freed))
     # Frees with no allocation between them free one graph.
     births = births_until(context)
-    table = pl.DataFrame({"row": rows, "stack": context.stack[rows], "graph": births[context.freed[rows]]})
-    table = table.with_columns(line=pl.Series(context.lines[rows]))
+    table = context.table(rows, graph=births[context.freed[rows]], line=context.lines[rows])
     graph = pl.len().over("graph") >= FEWEST_TENSORS, pl.col("line").n_unique().over("graph") >= FEWEST_LINES
     table = table.filter(*graph)
     # What is freed before any backward pass is not saved: a convolution without cuDNN unfolds each sample in its line.

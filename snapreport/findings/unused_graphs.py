@@ -42,9 +42,7 @@ def unused_graphs(context: AdviceContext) -> np.ndarray:
     # Frees with no allocation between them free one graph, if no backward pass began between its births; the last made
     # and freed is the output, which is needed anyway, if that is not of the program's own lines.
     together = births_until(context)[context.freed[rows]] * passes + born[rows]
-    table = pl.DataFrame({"row": rows, "graph": together, "calls": calls[rows]}).with_columns(
-        born=pl.Series(context.born[rows]), freed=pl.Series(context.freed[rows])
-    )
+    table = context.table(rows, graph=together, calls=calls[rows])
     graphs = table.group_by("graph").agg(
         n=pl.len(), lines=pl.col("calls").n_unique(), first=pl.col("born").min(), end=pl.col("born").max()
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import polars as pl
 from msgspec import Struct
 
 from snapreport.findings.advice_context import AdviceContext, remembered
@@ -33,21 +32,15 @@ class Births(Struct, frozen=True):
 @remembered
 def births(context: AdviceContext) -> Births:
     rows = np.argsort(context.born, kind="stable")
-    rows = rows[context.born[rows] >= 0]
-    is_workspace = (context.size == CUBLAS_WORKSPACE) | context.category("workspace") | _beside_products(context)
-    rows = rows[~is_workspace[rows]]
+    is_workspace = (context.size == CUBLAS_WORKSPACE) | context.category("workspace")
+    # By lines of Python: with C++ frames each operator of a line has a stack of its own.
+    lines = context.table(np.arange(len(rows)), stack=context.calls[context.stack])
+    is_workspace |= beside_products(lines.drop("row").rename({"born": "alloc", "freed": "free"}))
+    rows = rows[(context.born[rows] >= 0) & ~is_workspace[rows]]
     stack = context.stack[rows]
     forward = context.forward[stack]
     elsewhere = (stack > 0) & ~forward & ~context.phases.runs(FORWARD)[stack]
     return Births(rows, stack, context.calls[stack], context.size[rows], forward, np.cumsum(elsewhere))
-
-
-def _beside_products(context: AdviceContext) -> np.ndarray:
-    """Bool per allocation, by lines of Python: with C++ frames each operator of a line has a stack of its own."""
-    columns = {
-        "size": context.size, "alloc": context.born, "free": context.freed, "stack": context.calls[context.stack],
-    }  # fmt: skip
-    return beside_products(pl.DataFrame(columns))
 
 
 @remembered

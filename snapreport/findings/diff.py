@@ -15,8 +15,6 @@ from snapreport.timeline.lifetimes import is_live_at
 from snapreport.timeline.own_code import own_functions
 from snapreport.timeline.stats import stacks_at
 
-CHANGES = ("appeared", "vanished", "grew", "shrank", "same")
-
 
 class Moment(Struct, frozen=True):
     """A pair of moments that are compared. ``name``: "peak", "end" or "step 12"; events: -1 is before the first."""
@@ -122,8 +120,8 @@ def stack_rows(before: pl.DataFrame, after: pl.DataFrame, matching: Matching) ->
 
     ``before``, ``after``: ``stack``, ``bytes``, ``count`` of either side. Returns ``identity`` Int64, ``stack_before``,
     ``stack_after`` (null: not there), ``bytes_before``, ``bytes_after``, ``count_before``, ``count_after``, ``delta``
-    Int64, ``change`` (one of ``CHANGES``). What is the same code on both sides and holds bytes on one only has appeared
-    or vanished too, at this moment.
+    Int64, ``change``. What is the same code on both sides and holds bytes on one only has appeared or vanished too, at
+    this moment.
     """
     sides = []
     for name, rows, numbers in (("before", before, matching.before), ("after", after, matching.after)):

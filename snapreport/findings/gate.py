@@ -18,7 +18,7 @@ from snapreport.allocator.whatif import WhatIf
 from snapreport.contracts.check import Check
 from snapreport.errors import SnapshotError
 from snapreport.findings.comparable import in_order, paired_devices
-from snapreport.findings.diff import DeviceDiff, diff
+from snapreport.findings.diff import DeviceDiff, devices_with_data, diff
 from snapreport.findings.gate_rules import GrowthRule, Rules
 from snapreport.findings.live_at_end import leaks_of
 from snapreport.findings.model import Finding
@@ -50,7 +50,7 @@ def check_all(snapshots: Sequence[Snapshot], rules: Rules, baseline: Snapshot | 
 
 def check(snapshot: Snapshot, rules: Rules, baseline: Snapshot | None = None) -> list[Check]:
     """Try every rule on every device with data. Raises :class:`SnapshotError` where there is nothing to try them on."""
-    timelines = [timeline for device in snapshot.devices if _has_data(timeline := snapshot.timeline(device))]
+    timelines = [snapshot.timeline(device) for device in devices_with_data(snapshot)]
     if not timelines:
         raise SnapshotError(f"{snapshot.recording.path}: no events and no memory on any device: nothing to check")
     checks = [
@@ -163,12 +163,6 @@ def _peaks(timeline: DeviceTimeline) -> tuple[int, int, bool]:
     if recorded is None:
         return timeline.peak_bytes, int(timeline.reserved.max()), False
     return recorded.allocated, recorded.reserved, True
-
-
-def _has_data(timeline: DeviceTimeline) -> bool:
-    return bool(
-        len(timeline.events) or len(timeline.allocations) or len(timeline.recording.devices[timeline.device].segments)
-    )
 
 
 def missing_history(snapshot: Snapshot, timeline: DeviceTimeline, *, earlier: bool = False) -> str:

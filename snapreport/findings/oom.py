@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 import polars as pl
 
@@ -33,7 +31,6 @@ from snapreport.findings.shortage import (
     verdict,
 )
 from snapreport.number_format import plural
-from snapreport.reading.recording import Recording
 from snapreport.sentence import device_part, sentence
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
@@ -89,7 +86,8 @@ def _finding(snapshot: Snapshot, timeline: DeviceTimeline, group: list[int]) -> 
     live = live_at(timeline.allocations, event)
     pins = pinning_stacks(timeline, state, names) if why in ("fragmentation", "mixed") else []
     stack = int(timeline.events["stack"][event])
-    cut = cut_off(AdviceContext(snapshot, timeline, []), event)
+    context = AdviceContext(snapshot, timeline, [])
+    cut = cut_off(context, event)
     outside = outside_at(timeline, event, s)
     available = s.allocated + (s.device_free or 0) + s.free_memory.usable + s.free_memory.locked
     evidence = OomEvidence(
@@ -115,7 +113,7 @@ def _finding(snapshot: Snapshot, timeline: DeviceTimeline, group: list[int]) -> 
         stack=stack,
         function=names.function(stack),
         line=names.line(stack),
-        in_math_kernel=_in_math_kernel(snapshot.recording, stack),
+        in_math_kernel=bool(context.functions(MATH_KERNEL)[stack]),
         segment_bytes=segment_of(s.requested),
         device_full=is_full(s),
         categories=by_category(live),
@@ -147,12 +145,6 @@ def _finding(snapshot: Snapshot, timeline: DeviceTimeline, group: list[int]) -> 
         confidence=_confidence(timeline, event, s, why),
         link=Link(view="timeline" if why in ("demand", "limit") else "segments", at=event, query=f"live:{event}"),
     )
-
-
-def _in_math_kernel(recording: Recording, stack: int) -> bool:
-    """Whether SDPA fell back to its math kernel, which made the request."""
-    names = recording.frames["name"]
-    return any(re.search(MATH_KERNEL, names[frame]) for frame in recording.stack(stack))
 
 
 def _first_step_bytes(snapshot: Snapshot, timeline: DeviceTimeline, event: int) -> int:

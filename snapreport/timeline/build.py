@@ -194,7 +194,7 @@ def build_timeline(
     events = record.events
     pairing = pair(record)
     allocated = allocated_curve(pairing.alloc_event, pairing.free_event, _sizes(record, pairing), len(events))
-    action = action_codes(events)
+    action, overflowed = action_codes(events), recording.settings.get("trace_alloc_overflowed")
     reserved = _reserved(record, action)
     allocations = _allocations(recording, record, pairing, allocated, int(reserved[0]), categories, inference=inference)
     return DeviceTimeline(
@@ -207,7 +207,7 @@ def build_timeline(
         reserved=reserved,
         oom_events=np.flatnonzero(action == ACTIONS.index("oom")).tolist(),
         reconciliation_bytes=int(allocated[-1]) - _final_bytes(recording, record, allocated),
-        overflowed=_overflowed(recording),
+        overflowed=overflowed if isinstance(overflowed, bool) else None,
         other_events=np.flatnonzero(~pairing.used).astype(np.int32),
     )
 
@@ -232,11 +232,6 @@ def _sizes(record: DeviceRecord, pairing: Pairing) -> np.ndarray:
     ghosts = int((pairing.origin == GHOST).sum())
     of_blocks = record.blocks["requested_size"].to_numpy()[pairing.source[:ghosts]]
     return np.concatenate((of_blocks, record.events["size"].to_numpy()[pairing.source[ghosts:]]))
-
-
-def _overflowed(recording: Recording) -> bool | None:
-    value = recording.settings.get("trace_alloc_overflowed")
-    return value if isinstance(value, bool) else None
 
 
 def _allocations(

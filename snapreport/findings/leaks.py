@@ -143,7 +143,7 @@ def _leak(loop: LoopMemory, names: Names, group: Sequence[GrowingStack], all_lea
     """``group``: stacks of one leak, the fastest first. ``all_leaks``: bytes a repetition of all leaks together."""
     timeline, repetitions = loop.timeline, loop.repetitions
     stacks = np.array(sorted(growth.stack for growth in group))
-    remaining = loop.remaining.filter(_among(stacks))
+    remaining = loop.remaining.filter(_is_one_of(stacks))
     end = int(repetitions.bounds[-1]) - 2  # the loop's last event
     freed = timeline.allocations["free_event"].gather(remaining["id"]) >= 0
     size = int(remaining["size"].sum())
@@ -222,7 +222,7 @@ def _is_cache(loop: LoopMemory, growth: GrowingStack) -> bool:
 
 def _staircase(timeline: DeviceTimeline, stacks: np.ndarray, repetitions: Repetitions) -> np.ndarray:
     """Int64 by repetition: the lowest live bytes of these stacks together."""
-    together = timeline.allocations.filter(_among(stacks)).with_columns(stack=pl.lit(0, pl.Int32))
+    together = timeline.allocations.filter(_is_one_of(stacks)).with_columns(stack=pl.lit(0, pl.Int32))
     lowest: np.ndarray = lowest_live(together, np.zeros(1, np.int32), repetitions.bounds)[0]
     return lowest
 
@@ -263,10 +263,10 @@ def _peak_with_one_each(timeline: DeviceTimeline, leaked: pl.DataFrame, repetiti
 
 def _traced(timeline: DeviceTimeline, stacks: np.ndarray) -> pl.DataFrame:
     """The allocations of the trace with one of ``stacks``."""
-    return timeline.allocations.filter(_among(stacks) & (pl.col("alloc_event") >= 0))
+    return timeline.allocations.filter(_is_one_of(stacks) & (pl.col("alloc_event") >= 0))
 
 
-def _among(stacks: np.ndarray) -> pl.Expr:
+def _is_one_of(stacks: np.ndarray) -> pl.Expr:
     return pl.col("stack").is_in(pl.Series(stacks).implode())
 
 
@@ -285,7 +285,7 @@ def _peak_of_added(timeline: DeviceTimeline, leaked: pl.DataFrame, repetitions: 
 def _peak_preallocated(timeline: DeviceTimeline, remaining: pl.DataFrame, group: Sequence[GrowingStack]) -> int:
     """The peak where the tensor that is copied has its last size from the start, and is never copied."""
     copied = np.array(sorted(growth.stack for growth in group if growth.copied))
-    last = remaining.filter(_among(copied))["size"].sum()
+    last = remaining.filter(_is_one_of(copied))["size"].sum()
     rows = _traced(timeline, copied)
     return peak_without(timeline, rows["id"].to_numpy(), rows["size"].to_numpy())[0] + int(last)
 

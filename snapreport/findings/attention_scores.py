@@ -244,13 +244,15 @@ def _is_call(
     before = slice(max(0, at - NEIGHBOURS), at)
     of_call = np.array([call in calls(int(s)) for s in stack[before]], bool)
     inputs = size[before][of_call]
+    # A picture is three times as large as the same in gray, which a jitter of its colours computes after products.
+    projected = size[before][of_call & ~(usable[before] & (size[before] == scores))]
     for place in range(last + 1, min(last + 9, len(size))):
         output = int(size[place])
         if not usable[place] or output * MAX_SCORES_RATIO <= scores or output == scores:
             continue
         if function not in dict(calls(int(stack[place]))):
             return False
-        if output < scores and ((inputs == output).sum() >= 2 or (inputs == 3 * output).any()):
+        if output < scores and ((inputs == output).sum() >= 2 or (projected == 3 * output).any()):
             return True
         if output / scores not in RATIOS:
             return False

@@ -39,6 +39,8 @@ def full_logits(context: AdviceContext) -> Advice | None:
     mask, share = np.zeros(len(context.size), bool), 1.0
     candidates = (linear | by_program) & (size >= _MIN_BYTES) & (live[stack] <= _MAX_PASSES)
     candidates &= _few_follow(size, linear, function)
+    # Of 4 × 320 positions, 16-bit logits are as large as the weight of a last layer of width 1,280.
+    is_made = (context.born >= 0) & ~context.category("parameter", "optimizer state")
     known: dict[tuple[int, int], int] = {}  # a line computes the same in each step
     for at in np.flatnonzero(candidates).tolist():
         whole, after = int(size[at]), slice(at + 1, at + 1 + _NEIGHBOURS)
@@ -52,7 +54,7 @@ def full_logits(context: AdviceContext) -> Advice | None:
         selected = ~linear[after] & (linear[at] | (function[after] == function[at]))
         few = size[after][selected & (size[after] % row == 0) & (size[after] <= _MAX_USED_SHARE * whole)] if row else []
         if len(few):
-            mask |= (context.size == whole) & (context.born >= 0)
+            mask |= (context.size == whole) & is_made
             share = min(share, 1 - int(few[0]) / whole)
     if not (bytes_ := context.much_at_peak(mask)):
         return None

@@ -7,6 +7,7 @@ import polars as pl
 
 from snapreport.findings.advice_births import growing_lines
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, AdviceEvidence, remembered
+from snapreport.findings.collected_outputs import extended_results
 from snapreport.findings.graphs import dropped_graphs
 from snapreport.findings.repeated_layers import MAX_OUTPUT_RATIO
 from snapreport.findings.retained_graphs import release_graphs
@@ -100,7 +101,9 @@ def _autocast_copies(context: AdviceContext) -> Advice | None:
     casts = context.functions(r"cached_cast|(^|::)_to_copy$|(^|::)_to_copy\(")
     parameters = np.unique(context.size[(context.born < 0) | context.category("parameter")])
     halves = np.isin(2 * context.size, parameters)
-    at_exit = leaves[context.free_stack] | (casts[context.stack] & (context.freed == len(context.timeline.events)))
+    # What `model.half()` makes stays, too, but outside of a forward pass.
+    stays = (casts & context.forward)[context.stack] & (context.freed == len(context.timeline.events))
+    at_exit = leaves[context.free_stack] | stays
     mask = halves & at_exit & (context.born >= 0)
     if not (size := context.much_at_peak(mask)):
         return None
@@ -209,7 +212,9 @@ def _late_outputs(context: AdviceContext) -> np.ndarray:
     mask = np.zeros(len(size), bool)
     # Not a workspace beside the output: in PyTorch 2.15 each matrix product allocates its own, and frees it at once.
     kept = (born >= 0) & (size >= 1 << 20) & (freed - born > AT_ONCE) & ~context.category("input")
+    # What is concatenated is needed until that is done.
     kept &= ~growing_lines(context)
+    kept[extended_results(context)] = False
     rows = np.flatnonzero(kept & (stack > 0) & is_among(context.phases.innermost, (FORWARD, NONE))[stack])
     if not len(rows):
         return mask

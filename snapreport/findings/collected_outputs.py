@@ -12,15 +12,17 @@ from snapreport.findings.live import names_of
 from snapreport.findings.retained_graphs import read_by_retained_graphs, retained_graphs
 from snapreport.findings.saving import share_of_lives
 from snapreport.findings.unused_graphs import inputs_of_unused_graphs, unused_graphs
-from snapreport.integers import following
+from snapreport.integers import following, is_among
 from snapreport.sentence import bytes_part, sentence
 from snapreport.timeline.activity import INFERENCE, TRAINING
-from snapreport.timeline.phases import BACKWARD
+from snapreport.timeline.phases import BACKWARD, NONE
 
 _MIN_OUTPUTS = 4
 _MIN_SHARE = 0.9
 _LIKE_MOST = 0.2
 """Of the largest collection's bytes: smaller ones, as of targets, may stay."""
+_LARGE = 1 << 20
+"""Bytes of a result that is concatenated to others: lists of numbers grow as well."""
 _MAX_USES = 8
 """Allocations until which an output has been used and copied to the host."""
 
@@ -37,6 +39,8 @@ class CollectedEvidence(AdviceEvidence, kw_only=True):
 def collected_outputs(context: AdviceContext) -> Advice | None:
     """One allocation of a line in each iteration of a loop of forward passes, all alive after the last."""
     rows, joined = _collections(context)
+    if is_extended := not len(rows):
+        rows = extended_results(context)
     mine, mask = np.concatenate((rows, joined)), context.marked(rows, joined)
     size = context.bytes_at_peak(mask)
     # What graphs hold is no result, and goes with them: the batches that an evaluation without no_grad reads.
@@ -47,11 +51,15 @@ def collected_outputs(context: AdviceContext) -> Advice | None:
     order = context.born[births(context).rows]
     later = np.searchsorted(order, context.born[mine], "right") + _MAX_USES
     starts = np.append(order, np.full(_MAX_USES + 1, len(context.timeline.events)))[np.minimum(later, len(order))]
-    starts[len(rows) :] = context.born[joined]
+    computed = 0 if is_extended else len(rows)
+    starts[computed:] = context.born[mine[computed:]]
     fraction = share_of_lives(context.timeline, mine, starts)[0]
     if not fraction:
         return None
     count, joined_bytes = int((context.stack[rows] == largest).sum()), int(context.size[joined].sum())
+    if is_extended:  # of an epoch, with the first result, which is concatenated to the second
+        begun = born_in(context)[rows]
+        count = int(((context.stack[rows] == largest) & (begun == begun[np.argmax(context.size[rows])])).sum()) + 1
     return Advice(
         "collected-outputs",
         "Move each result to the CPU in the loop",
@@ -81,7 +89,7 @@ def collections(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: results that a loop collects, and the tensors that join them. The batch does not change
     their size.
     """
-    return context.marked(*_collections(context))
+    return context.marked(*_collections(context), extended_results(context))
 
 
 @remembered
@@ -101,6 +109,46 @@ def _collections(context: AdviceContext) -> tuple[np.ndarray, np.ndarray]:
     return rows, joined
 
 
+@remembered
+def extended_results(context: AdviceContext) -> np.ndarray:
+    """Int64 rows of results to which a program that trains concatenates those of the next forward pass, outside of any
+    module and with no backward pass between: of a line most of whose tensors are larger than the last one, which goes
+    right after. A backward pass frees none: else they are of its graph.
+    """
+    mine = context.category("activation", "temporary", "unknown") & (context.born >= 0) & context.has_python
+    mine &= (context.phases.innermost == NONE)[context.stack] & (context.size >= _LARGE)
+    rows = np.flatnonzero(mine)
+    if context.timeline.activity.kind != TRAINING or not len(rows):
+        return np.zeros(0, np.int64)
+    # The next of the same line that is freed, as numbers in order of lines and events.
+    line = context.stack[rows].astype(np.int64) * (len(context.timeline.events) + 1)
+    born, freed, size = line + context.born[rows], line + context.freed[rows], context.size[rows]
+    order = np.argsort(freed, kind="stable")
+    next_freed = order[np.minimum(np.searchsorted(freed[order], born, "right"), len(rows) - 1)]
+    replaces = (freed[next_freed] > born) & (freed[next_freed] <= born + _MAX_USES) & (born[next_freed] < born)
+    # A forward pass has run since that was made: both are no temporaries of one line.
+    until = np.searchsorted(forward_births(context), context.born[rows])
+    replaces &= until > until[next_freed]
+    pairs = context.table(
+        rows, epoch=born_in(context)[rows], replaces=replaces, grows=replaces & (size[next_freed] < size),
+        by_program=_freed_by_program(context, rows),
+    )  # fmt: skip
+    lines = pairs.group_by("stack", "epoch").agg(pl.col("replaces", "grows").sum(), pl.col("by_program").all())
+    lines = lines.group_by("stack").agg(
+        pl.col("replaces", "grows").sum(), pl.col("by_program").all(), most=pl.max("grows")
+    )
+    most = (pl.col("most") >= _MIN_OUTPUTS) & (pl.col("grows") >= _MIN_SHARE * pl.col("replaces"))
+    lines = lines.filter(most & pl.col("by_program"))
+    return rows[is_among(context.stack[rows], lines["stack"].to_numpy())]
+
+
+def _freed_by_program(context: AdviceContext, rows: np.ndarray) -> np.ndarray:
+    """Bool per row: freed by no backward pass, as far as the stack of the free tells, or alive at the end."""
+    freed_in, last = context.free_stack[rows], len(context.timeline.events)
+    by_program = (freed_in > 0) & ~context.phases.runs(BACKWARD)[freed_in]
+    return np.asarray((context.freed[rows] == last) | by_program)
+
+
 def _collected(context: AdviceContext) -> np.ndarray:
     """Int64 rows of results: of lines that allocate once in each iteration, nearly all alive after the last one.
 
@@ -114,13 +162,10 @@ def _collected(context: AdviceContext) -> np.ndarray:
         context.category("activation", "temporary", "unknown", "input")[every.rows]
         & ~context.without_python[every.stack]
     )
-    born, freed = context.born[every.rows], context.freed[every.rows]
-    epoch = np.zeros(len(born), np.int64)
+    epoch = np.zeros(len(every.rows), np.int64)
     if kind == TRAINING:
-        last = len(context.timeline.events)
         epoch = born_in(context)[every.rows]
-        freed_in = context.free_stack[every.rows]
-        kept &= (freed == last) | (freed_in > 0) & ~context.phases.runs(BACKWARD)[freed_in]
+        kept &= _freed_by_program(context, every.rows)
         kept &= ~(dropped_graphs(context) | unused_graphs(context) | retained_graphs(context))[every.rows]
         kept &= ~read_by_retained_graphs(context)[every.rows]
     table = context.table(every.rows, passes=np.cumsum(every.forward), outside=every.outside, epoch=epoch)

@@ -7,6 +7,7 @@ from msgspec import UNSET, UnsetType
 
 from snapreport.findings.advice_context import Advice, AdviceContext, AdviceEvidence
 from snapreport.findings.failed_requests import with_failed_requests
+from snapreport.findings.saving import bytes_over_time, share_with_cost
 from snapreport.memoize import memoize
 from snapreport.sentence import bytes_part, device_part, joined, sentence
 from snapreport.snapshot import Snapshot
@@ -47,13 +48,23 @@ def device_imbalance(context: AdviceContext) -> Advice | None:
     gathers = context.frames(r"torch/nn/parallel/(scatter_gather|comm|_functions)\.py \w*gather\w*$")
     parallel = context.occurs(context.frames(r"torch/nn/parallel/(parallel_apply|data_parallel|replicate)\.py"))
     gathered = gathers[context.stack]
-    if parallel and (size := context.much_at_peak(gathered)):
+    mask, share = _of_loss(context, gathered, len(peaks))
+    if parallel and share and context.is_much(context.bytes_at_peak(mask)):
+        outputs = int(bytes_over_time(context.timeline, np.flatnonzero(gathered)).max())
         return Advice(
             "device-imbalance",
             "Compute the loss inside the module that DataParallel wraps, or use DistributedDataParallel",
-            [listed, sentence("DataParallel gathers {} of outputs on one device.", bytes_part(size))],
+            [
+                listed,
+                sentence(
+                    "DataParallel gathers {} of outputs on one device, and the loss of all of them is computed there.",
+                    bytes_part(outputs),
+                ),
+                "Inside the module each GPU computes the loss of its part of the batch.",
+            ],
             *_DDP,
-            gathered,
+            mask,
+            share,
             evidence=DevicesEvidence(peaks=list(peaks.values())),
         )
     even = sum(peaks.values()) / len(peaks)
@@ -76,3 +87,20 @@ def device_imbalance(context: AdviceContext) -> Advice | None:
         confidence="estimate",
         evidence=DevicesEvidence(peaks=list(peaks.values()), mean_bytes=int(even)),
     )
+
+
+def _of_loss(context: AdviceContext, gathered: np.ndarray, devices: int) -> tuple[np.ndarray, float]:
+    """(Bool per allocation, share of their bytes that goes): gathered outputs, none of which is needed, and what the
+    loss and its backward pass make that is as large, of which each device has its part.
+
+    gathered: Bool per allocation. Of 8,858 MiB 4,933 are promised, and 4,934 are taken. (none, 0.0) where nothing is.
+    """
+    if not gathered.any():
+        return gathered, 0.0
+    large = gathered & (context.size >= 1 << 20)
+    alike = context.category("activation", "temporary", "unknown") & np.isin(context.size, context.size[large])
+    alike &= ~gathered & (context.born >= 0)
+    gone = bytes_over_time(context.timeline, np.flatnonzero(gathered))
+    gone += bytes_over_time(context.timeline, np.flatnonzero(alike)) * (devices - 1) // devices
+    mask = np.asarray(gathered | alike)
+    return mask, share_with_cost(context.timeline, np.flatnonzero(mask), 0.0, -gone)

@@ -47,7 +47,7 @@ _CAUSES = {
     "accumulation": ("What grows with the batch holds", "halve the batch with gradient accumulation"),
     "chunked-loss": ("Logits and what the loss computes from them hold", "compute the loss in chunks"),
     "evaluation-batch": ("A forward pass without a backward pass holds", "evaluate half the batch at a time"),
-    "device-imbalance": ("Outputs that DataParallel gathers hold", "compute the loss inside the module"),
+    "device-imbalance": ("Outputs that DataParallel gathers and their loss hold", "compute the loss inside the module"),
     "broadcast": (
         "Products of a broadcast from [N] and [N, 1] hold",
         "give prediction and target the same shape",

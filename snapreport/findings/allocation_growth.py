@@ -22,6 +22,7 @@ from snapreport.findings.growth_pattern import SingleGrowth, growth_of, single_g
 from snapreport.findings.lowest_live import lowest_live
 from snapreport.findings.repetition import FEWEST, Repetitions
 from snapreport.timeline.build import DeviceTimeline
+from snapreport.timeline.segments import is_private
 
 _MIN_BYTES = 1 << 20
 _MIN_SHARE = 0.001
@@ -153,12 +154,14 @@ def _most_left(loop: LoopMemory, stack: int, before: int) -> int:
 
 def loop_allocations(timeline: DeviceTimeline, repetitions: Repetitions) -> pl.DataFrame:
     """The device's allocations up to the end of the loop: what is freed after it has a ``free_event`` of -1. Without
-    workspaces, which stay, and are made beside the first product of a line.
+    workspaces, which stay, and are made beside the first product of a line; and without what a CUDA graph writes to,
+    which stays as long as the graph: one for each size of the batch looks like a leak while they are captured.
     """
     last = int(repetitions.bounds[-1]) - 1  # the event after the loop's last
     free = pl.col("free_event")
     is_workspace = pl.col("category").cast(pl.String) == "workspace"
-    return timeline.allocations.filter((pl.col("alloc_event") < last) & ~is_workspace).with_columns(
+    stays = is_workspace | is_private(pl.col("pool"))
+    return timeline.allocations.filter((pl.col("alloc_event") < last) & ~stays).with_columns(
         free_event=pl.when(free >= last).then(pl.lit(-1, pl.Int32)).otherwise(free)
     )
 

@@ -234,7 +234,8 @@ def _remedy(expandable: bool | None, joined: int, request: Request) -> str:
         return "Expandable segments were on: the free ranges are inside them, between blocks in use."
     if joined < request.size:
         return sentence(
-            "Joined segments would not help: live blocks lie between their free ranges, and the largest would be {}.",
+            "Joined segments would not serve this request: live blocks lie between their free ranges, and the largest "
+            "would be {}.",
             bytes_part(joined),
         )
     return sentence("Expandable segments would join them: `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`.")

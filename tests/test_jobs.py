@@ -660,3 +660,25 @@ def test_a_leak_of_one_rank_leads_the_headline(tmp_path: Path) -> None:
     first = headline(job)[0]
     assert re.fullmatch(r"On rank 3: Leak: log_step metrics\.py:\d+ keeps 1\.00 MiB every step, .*\.", str(first.text))
     assert first.rows == [3]
+
+
+def test_a_rank_that_allocates_on_the_device_of_another_is_named(tmp_path: Path) -> None:
+    """As torch.load() does without map_location. Where two ranks work on a device, hosts were not recorded."""
+    paths = generator.write_job(tmp_path / "job", "data", ranks=3, **SMALL)
+
+    def work(rank: int, device: int) -> None:
+        raw = pickle.loads(whole[rank])
+        (trace,) = (trace for trace in raw["device_traces"] if trace)
+        others = [trace[: len(trace) // 4], *[[]] * (device - 1)] if device else []
+        segments = [{**segment, "device": device} for segment in raw["segments"]]
+        paths[rank].write_bytes(pickle.dumps({**raw, "device_traces": [*others, trace], "segments": segments}))
+
+    whole = [path.read_bytes() for path in paths]
+    for rank in range(3):
+        work(rank, rank)
+    said = [one for one in headline(snapreport.job(tmp_path / "job", jobs=1)) if "also allocated" in one.text]
+    assert [one.rows for one in said] == [[1, 2]]
+    begin = r"Ranks 1, 2 also allocated up to \d+(\.\d+)? MiB on cuda:0, where rank 0 works: "
+    assert re.match(begin, str(said[0].text))
+    work(1, 0)
+    assert not any("also allocated" in one.text for one in headline(snapreport.job(tmp_path / "job", jobs=1)))

@@ -6,6 +6,7 @@ from collections import defaultdict
 
 import numpy as np
 
+from snapreport.findings.advice_context import MIN_BYTES, MIN_SHARE
 from snapreport.jobs.imbalance import imbalance_of
 from snapreport.jobs.rank_findings import merged_findings
 from snapreport.jobs.rank_text import JobSentence, ranks_text
@@ -13,7 +14,7 @@ from snapreport.jobs.reduce import Job
 from snapreport.jobs.sentences import on_ranks, outlier_sentence
 from snapreport.jobs.states import state_sentences
 from snapreport.number_format import count_text, plural, upper_first
-from snapreport.sentence import bytes_part, listed, rank_part, sentence
+from snapreport.sentence import bytes_part, device_part, listed, rank_part, sentence
 
 _SHOWN_OUTLIERS, _SHOWN_GROUPS, _SHOWN_VALUES, _SHOWN_FILES = 3, 6, 4, 3
 
@@ -28,6 +29,7 @@ def headline(job: Job) -> list[JobSentence]:
         *_leaks(job, failed=bool(job.ooms)),
         *failures,
         *_outliers(job, described),
+        *_elsewhere(job),
         *differences(job),
         *_groups(job),
         JobSentence(cost.sentence, [cost.worst]),
@@ -135,6 +137,42 @@ def _outliers(job: Job, described: set[int]) -> list[JobSentence]:
         hold = "holds more than its group" if len(rows) == 1 else "hold more than their groups"
         found.append(JobSentence(sentence("{ranks} also {hold}.", ranks=ranks, hold=hold), rows))
     return found
+
+
+def _elsewhere(job: Job) -> list[JobSentence]:
+    """Ranks that allocated on the device of another rank of their host, too, as ``torch.load()`` does with tensors that
+    rank 0 saved. Where several ranks work on one device, they may be of hosts that were not recorded.
+    """
+    works: defaultdict[tuple[str, int | None], list[int]] = defaultdict(list)
+    for row, digest in enumerate(job.digests):
+        works[digest.host, digest.device].append(row)
+    rows: defaultdict[int, list[int]] = defaultdict(list)
+    most: defaultdict[int, int] = defaultdict(int)
+    for row, digest in enumerate(job.digests):
+        for other in digest.devices:
+            owners = works.get((digest.host, other.device), [])
+            is_much = other.peak_allocated >= max(MIN_BYTES, MIN_SHARE * digest.peak_allocated)
+            if other.kind == "cuda" and len(owners) == 1 and owners[0] != row and is_much:
+                rows[owners[0]].append(row)
+                most[owners[0]] = max(most[owners[0]], other.peak_allocated)
+    text = (
+        "{ranks} also allocated {up_to}{} on {device}, where {} works: `torch.load(map_location=...)` and "
+        "`torch.cuda.set_device()` choose the device."
+    )
+    return [
+        JobSentence(
+            sentence(
+                text,
+                bytes_part(most[owner]),
+                rank_part(job.ranks[owner]),
+                ranks=upper_first(ranks_text(job.ranks[others].tolist())),
+                up_to="up to " if len(others) > 1 else "",
+                device=device_part("cuda", job.digests[owner].device or 0),
+            ),
+            others,
+        )
+        for owner, others in rows.items()
+    ]
 
 
 def _groups(job: Job) -> list[JobSentence]:

@@ -62,6 +62,7 @@ CASES = [
     ("listener", "sdpa", "fused-attention"),
     ("shop", "fused", "foreach-optimizer"),
     ("requests", "delete", "previous-outputs"),  # lists of buffers, which one line makes
+    ("epochs", "cpu", "collected-outputs"),  # concatenated, after each iteration
 ]
 RECORDED = Path(__file__).parent / "recordings" / "mistakes"
 MIB = 1 << 20
@@ -114,6 +115,56 @@ def test_frames_of_cpp_change_no_promise(torch: fake_torch.FakeTorch, folder: Pa
         given[-1].pop("mixed-precision", None)
     assert given[0]
     assert given[1] == pytest.approx(given[0], rel=0.02)
+
+
+@pytest.mark.parametrize("torch", fake_torch.parameters())
+def test_results_of_an_epoch_neither_grow_with_the_batch_nor_go_before_the_next(
+    torch: fake_torch.FakeTorch, folder: Path
+) -> None:
+    """What has been concatenated so far is read when the next result is."""
+    given = advice(recorded(torch, folder, "epochs", ""))
+    assert next(iter(given)) == "collected-outputs" and not {"accumulation", "previous-outputs"} & set(given)
+    assert "results of 8 iterations" in " ".join(given["collected-outputs"].detail)
+
+
+@pytest.mark.parametrize("torch", fake_torch.parameters())
+def test_a_loss_inside_of_data_parallel_is_divided_among_the_devices(torch: fake_torch.FakeTorch, folder: Path) -> None:
+    """The outputs that are gathered are gone at the peak, and what the loss has computed from them is not."""
+    peaks, given = [], dict[str, Finding]()
+    for remedy in ("loss", ""):
+        out = folder / f"{torch.version} replicas {remedy}.pickle"
+        settings = {"FAKE_GPU_GIB": 24, "FAKE_GPU_COUNT": 2}
+        assert torch.run(PROGRAMS / "remedy_pairs.py", out, "replicas", remedy, **settings).code == 0
+        snapshot = snapreport.load(out)
+        peaks.append(snapshot.timeline(0).peak_bytes)
+        given = {one.evidence["rule"]: one for one in findings(snapshot, [0]) if one.kind == "advice"}
+    assert given["device-imbalance"].title.startswith("Compute the loss inside the module that DataParallel wraps")
+    saving = given["device-imbalance"].evidence["saving"]
+    assert abs(saving["peak_bytes"] - peaks[0]) <= 0.05 * peaks[0] < 0.2 * peaks[1]
+
+
+@pytest.mark.parametrize("torch", fake_torch.parameters())
+def test_weights_are_neither_logits_nor_copies_of_autocast(torch: fake_torch.FakeTorch, folder: Path) -> None:
+    """Weights are cast once, before inference, and have the size of logits: known from the operators of C++ frames."""
+    out = folder / f"{torch.version} merged.pickle"
+    assert torch.run(PROGRAMS / "remedy_pairs.py", out, "merged", FAKE_GPU_GIB=24, STACKS="all").code == 0
+    assert not {"full-logits", "autocast-copies"} & set(advice(snapreport.load(out)))
+
+
+@pytest.mark.parametrize("torch", fake_torch.parameters())
+def test_outputs_of_cuda_graphs_are_no_leak(torch: fake_torch.FakeTorch, folder: Path) -> None:
+    """Each graph has its own, as long as it exists."""
+    found = findings(recorded(torch, folder, "captured", ""))
+    assert "leak" not in {finding.kind for finding in found}
+
+
+@pytest.mark.parametrize("torch", fake_torch.parameters())
+def test_a_copy_of_the_weights_after_each_epoch_is_told_by_epochs(torch: fake_torch.FakeTorch, folder: Path) -> None:
+    """A step ends between two of the weights that are copied: every third step adds, in two parts."""
+    snapshot = recorded(torch, folder, "averaged_epochs", "")
+    (leak,) = (finding for finding in findings(snapshot) if finding.kind == "leak")
+    weights = int(snapshot.allocations(0).filter(pl.col("category").cast(pl.String) == "parameter")["size"].sum())
+    assert leak.evidence["every"] == 3 and leak.evidence["bytes_per_step"] * 3 == pytest.approx(weights, rel=0.01)
 
 
 @pytest.mark.parametrize("torch", fake_torch.parameters())
@@ -217,6 +268,7 @@ def test_iterations_of_a_pass_that_fails_are_no_leak(torch: fake_torch.FakeTorch
         ("unfrozen", {"fused-attention", "keep-gradients"}),  # adapters add to what layers give
         ("recurrent", {"collected-outputs"}),  # graphs keep what is observed
         ("returned", {"retained-graphs"}),  # the peak is that of the backward pass which needs them
+        ("jittered", {"fused-attention"}),  # pictures are three times as large as in gray
     ],
 )
 def test_sizes_alike_are_no_mistake(torch: fake_torch.FakeTorch, folder: Path, program: str, rules: set[str]) -> None:

@@ -148,7 +148,9 @@ def check_first_screen(name: str, shown: list[dict[str, Any]], width: int, heigh
         assert shown[0]["remedy"] == "", "the cause comes first"
     seen = [each for each in shown if each["bottom"] > each["top"] >= 0 and each["bottom"] <= screens * height]
     assert any(LINE.search(each["text"]) for each in seen), (name, width)
-    assert any(NUMBER.search(each["remedy"]) for each in seen), (name, width)
+    # What only costs time saves no bytes: the number is of the segments that were released.
+    part = "text" if name == "empty_cache_loop" else "remedy"
+    assert any(each["remedy"] and NUMBER.search(each[part]) for each in seen), (name, width)
 
 
 # Named differently from recordings, so that they stay together and each report is made once.

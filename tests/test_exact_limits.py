@@ -324,7 +324,7 @@ def test_what_every_forward_pass_makes_once_is_no_layer(passes: int, count: int 
     snapshot = snapreport.load(path)
     context = AdviceContext(snapshot, snapshot.timeline(0), [])
     found = repeated_layers(context, np.ones(12, bool), passes)
-    assert (found and found.count) == count
+    assert (found and len(found.rows)) == count
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ interactions
         the same in Chromium, on 920,183 events: slider, keys, sorting, hovering, zooming and first switches beside
         their targets, also at a quarter of the processor's speed; reports (.html) may be given too, and larger samples
         have targets of their own: --samples huge:3000000 huge:5000000
-shapes  25 shapes of 300,000 events (--sizes): processor time of a load and of a report, and memory, as multiples of
-        the bare unpickling, beside their limits; names of shapes may be given
+shapes  25 shapes of 300,000 events (--sizes): processor time of a load, of a report in an importing process, and of
+        the command, and memory, as multiples of the bare unpickling, beside limits; names of shapes may be given
 growth  10 thousand to 5 million events in two families: time, memory and bytes per event, and the knee in memory
 findings
         200 generated runs, each with one planted cause or none: precision and recall of the findings

@@ -14,9 +14,11 @@ import os
 import sys
 from typing import NoReturn
 
+from snapreport.process_memory import keep_little
 from snapreport.supervisor import supervised
 
-# Commands that start programs of the user: these are not to be ended with us, nor counted as our memory.
+# Commands that start programs of the user: these are not to be ended with us, nor counted as our memory, and our
+# settings of numpy and polars are not to be theirs.
 _UNSUPERVISED = ("record",)
 
 
@@ -28,6 +30,7 @@ def run() -> NoReturn:
     # A command ends soon, and makes no cycles worth collecting: looking for them takes 0.06 s while modules are
     # imported, and 0.1 s on a million events.
     gc.disable()
+    keep_little()
     supervised(_work)
 
 
@@ -37,9 +40,6 @@ def _work() -> NoReturn:
     Exits without the interpreter's shutdown, which looks for cycles and frees every object one by
     one: 0.07 s after a million events, for memory that the system takes back anyway.
     """
-    from snapreport.process_memory import keep_little
-
-    keep_little()
     from snapreport.cli import main
 
     if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:

@@ -134,6 +134,15 @@ def test_options_of_the_command_are_its_own(tmp_path: Path) -> None:
     assert done.out == "['-c', '-o', 'x']\n"
 
 
+def test_the_command_has_no_settings_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """numpy in a recorded program has as many threads as without the recorder."""
+    ours = ("OPENBLAS_NUM_THREADS", "POLARS_MAX_THREADS", "_RJEM_MALLOC_CONF")
+    for name in ours:
+        monkeypatch.delenv(name, raising=False)
+    program = f"import os; print([name for name in {ours} if name in os.environ])"
+    assert cli.process("record", "-o", tmp_path, "--", sys.executable, "-c", program).out == "[]\n"
+
+
 def test_options_travel() -> None:
     options = Options("run", steps=(3, 6), redact=("a", "b"), every=7, git={"commit": "c", "dirty": None})
     assert from_json(options.to_json()) == options

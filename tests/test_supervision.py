@@ -221,3 +221,18 @@ def test_limits_of_control_groups(tmp_path: Path) -> None:
 
 def test_the_library_is_not_supervised() -> None:
     assert supervision.memory_limit() is None
+
+
+@pytest.mark.parametrize(("cores", "setting", "threads"), [(96, None, 4), (2, None, 2), (96, "7", 7)])
+def test_threads_of_polars(cores: int, setting: str | None, threads: int) -> None:
+    """At most four, since small tables cost more with more; and what the user says."""
+    program = (
+        f"import os; os.sched_getaffinity = lambda _: set(range({cores}))\n"
+        "from snapreport.process_memory import keep_little\n"
+        "keep_little()\n"
+        "import polars; print(polars.thread_pool_size())"
+    )
+    others = {name: value for name, value in os.environ.items() if name != "POLARS_MAX_THREADS"}
+    environment = others | ({"POLARS_MAX_THREADS": setting} if setting else {})
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert int(done.stdout) == threads

@@ -22,9 +22,11 @@ from generator.memory import DeviceMemory
 from generator.recorder import Recorder
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import astuple
 
 import snapreport
 from snapreport.timeline.blocks import ASSUMED, KNOWN, SOURCES, blocks_of
+from snapreport.timeline.fragmentation import Parts, parts_at
 from snapreport.timeline.rounding import allocator_rules
 from snapreport.timeline.state import state_at
 
@@ -85,16 +87,10 @@ def test_contradictions_are_where_they_are_known_to_be(real_path: Path) -> None:
 
 
 def test_parts_add_up_everywhere(snapshot_path: Path) -> None:
-    """reserved - allocated = rounding + holes + unused segments, at every position; sampled ones also against the
-    blocks themselves.
-    """
+    """reserved - allocated = rounding + holes + unused segments, against the blocks themselves."""
     for timeline in timelines(snapshot_path):
-        parts = timeline.fragmentation
-        total = parts.rounding + parts.inactive_split + parts.unused_segments
-        assert (total == timeline.reserved - timeline.allocated).all()
         if snapshot_path.name == "synthetic_overlapping.pickle":
             continue
-        assert min(parts.rounding.min(), parts.inactive_split.min(), parts.unused_segments.min()) >= 0
         chosen = random.Random(3)
         last = len(timeline.events) - 1
         for position in {-1, last, timeline.peak_event, *(chosen.randint(-1, last) for _ in range(25))}:
@@ -102,10 +98,8 @@ def test_parts_add_up_everywhere(snapshot_path: Path) -> None:
             empty = segments.filter(pl.col("blocks") == 0)["size"].sum()
             split = segments.filter(pl.col("blocks") > 0)["free"].sum()
             rounding = (segments["used"] - segments["requested"]).sum()
+            assert parts_at(timeline, position) == Parts(rounding, split, empty), position
             i = position + 1
-            assert (parts.rounding[i], parts.inactive_split[i], parts.unused_segments[i]) == (rounding, split, empty), (
-                position
-            )
             assert segments["size"].sum() == timeline.reserved[i]
             assert segments["requested"].sum() == timeline.allocated[i]
 
@@ -119,8 +113,7 @@ def assert_as_the_oracle(raw: dict[str, Any], events: list[dict[str, Any]]) -> N
     sizes = timeline.blocks.size[len(timeline.allocations) - len(traced) :].tolist()
     assert list(zip(traced["alloc_event"], traced["addr"], sizes, strict=True)) == replay.born
     assert (timeline.blocks.source != ASSUMED).all()
-    curves = timeline.fragmentation
-    assert list(zip(curves.rounding, curves.inactive_split, curves.unused_segments, strict=True)) == parts
+    assert [astuple(parts_at(timeline, position)) for position in range(-1, len(events))] == parts
     step = max(1, len(states) // 60)
     for position in range(-1, len(events), step):
         state, want = state_at(timeline, position), states[position + 1]

@@ -108,20 +108,16 @@ def test_whether_segments_were_expandable(layout: str, expandable: bool, want: b
     assert expandable_setting(timeline) is want
 
 
-def test_parts_of_one_position_are_the_curves(snapshot_path: Path) -> None:
-    """The direct computation for one position, from the blocks live there alone, equals the curves over all of them."""
+def test_blocks_of_one_position_are_those_of_all(snapshot_path: Path) -> None:
+    """The direct computation for one position, from the blocks live there alone, equals that over all of them."""
     snapshot, other = snapreport.load(snapshot_path), corpus.loaded(snapshot_path)
     for device in snapshot.devices:
         timeline, whole = snapshot.timeline(device), other.timeline(device)
-        curves, positions = whole.fragmentation, len(timeline.events)
+        every, positions = whole.blocks, len(timeline.events)
         for position in sorted({-1, positions - 1, *range(0, positions, max(1, positions // 12))}):
-            parts = parts_at(timeline, position)
-            at = position + 1
-            assert parts.rounding == curves.rounding[at]
-            assert parts.unused_segments == curves.unused_segments[at]
-            assert parts.inactive_split == curves.inactive_split[at]
+            assert parts_at(timeline, position) == parts_at(whole, position)
             live = live_ids(timeline, position)
-            few, every = timeline.blocks_at(position), whole.blocks
+            few = timeline.blocks_at(position)
             for name in ("size", "segment", "source", "pending_from"):
                 assert np.array_equal(getattr(few, name), getattr(every, name)[live]), (position, name)
         assert "blocks" not in timeline.__dict__, "the short way took the long one"

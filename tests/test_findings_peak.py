@@ -10,12 +10,14 @@ import corpus
 import pytest
 import strategies
 from hypothesis import Phase, given, settings
+from msgspec.structs import astuple
 from test_pipeline import load
 
 import snapreport
 from snapreport.findings.model import SEVERITIES
 from snapreport.findings.peak import peak_findings
 from snapreport.findings.run import findings
+from snapreport.timeline.fragmentation import parts_at
 from snapreport.timeline.modules import ModulePaths
 from snapreport.timeline.recording_gaps import has_history
 
@@ -106,11 +108,9 @@ def test_any_snapshot_has_findings_without_errors(snapshot: Any, protocol: int) 
     for f in found:
         assert f.device in loaded.devices and f.title and f.basis
         assert f.event is None or -1 <= f.event < len(loaded.events(f.device))
-        parts = loaded.timeline(f.device).fragmentation
         timeline = loaded.timeline(f.device)
-        assert (
-            parts.rounding + parts.inactive_split + parts.unused_segments == timeline.reserved - timeline.allocated
-        ).all()
+        at = timeline.peak_event
+        assert sum(astuple(parts_at(timeline, at))) == timeline.reserved[at + 1] - timeline.allocated[at + 1]
 
 
 def test_history_is_any_allocation_or_free_recorded(telling_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import allocator_oracle
-import corpus
 import numpy as np
 import pytest
 
@@ -14,7 +13,6 @@ from snapreport.findings.cut_off_pass import _repeats
 from snapreport.findings.growth_pattern import added_bytes, growth_of, single_growth
 from snapreport.reading.recording import ACTIONS
 from snapreport.timeline.curves import allocated_curve, reserved_curve
-from snapreport.timeline.fragmentation import fragmentation_of, parts_at
 from snapreport.timeline.inferred_shapes import _named, _widths
 from snapreport.timeline.model_widths import _width_of, model_widths, unused_models
 from snapreport.timeline.neighbours import Lifetimes, ends_of
@@ -102,19 +100,6 @@ def test_what_lives_beside_an_address(seed: int) -> None:
 def test_ranges_end_at_the_last_address() -> None:
     ends = ends_of(np.array([5, 2**64 - 2, 2**64 - 3], np.uint64), np.array([3, 1, 9]))
     assert ends.tolist() == [8, 2**64 - 1, 2**64 - 1]
-
-
-@pytest.mark.parametrize("name", ["expandable", "overlap", "pools", "layout-2.8"])
-def test_parts_of_reserved_memory_are_the_same_by_curves_and_by_a_look_at_one_moment(name: str) -> None:
-    timeline = corpus.loaded(corpus.path_of(name)).timeline(0)
-    curves = fragmentation_of(timeline)
-    last = len(timeline.events) - 1
-    for position in {-1, 0, last, *np.linspace(0, last, 40).astype(int).tolist()}:
-        parts = parts_at(timeline, position)
-        own = (parts.rounding, parts.inactive_split, parts.unused_segments)
-        assert own == tuple(
-            int(curve[position + 1]) for curve in (curves.rounding, curves.inactive_split, curves.unused_segments)
-        )
 
 
 def levels_of(length: int, at: dict[int, int] | list[int]) -> np.ndarray:

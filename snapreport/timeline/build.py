@@ -18,7 +18,7 @@ from snapreport.timeline.blocks import NEVER, Blocks, blocks_of
 from snapreport.timeline.categories import StackCategories
 from snapreport.timeline.categorise import categorise
 from snapreport.timeline.curves import allocated_curve, reserved_curve
-from snapreport.timeline.fragmentation import Fragmentation, fragmentation_of, live_ids
+from snapreport.timeline.fragmentation import live_ids
 from snapreport.timeline.inferred_layers import layer_paths
 from snapreport.timeline.inferred_shapes import inferred_shapes
 from snapreport.timeline.life_phases import recorded_pairs
@@ -105,11 +105,6 @@ class DeviceTimeline(Struct, dict=True):
     def segment_history(self) -> pl.DataFrame:
         """The segments over time; see :func:`segment_history`."""
         return segment_history(self.recording.devices[self.device])
-
-    @cached_property
-    def fragmentation(self) -> Fragmentation:
-        """The parts of memory reserved but not allocated, at every position."""
-        return fragmentation_of(self)
 
     @cached_property
     def max_memory_allocated(self) -> int:

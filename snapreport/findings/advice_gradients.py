@@ -32,18 +32,17 @@ class GradientsEvidence(AdviceEvidence, kw_only=True):
 
 
 @remembered
-def _old_gradients(context: AdviceContext) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _old_gradients(context: AdviceContext) -> tuple[np.ndarray, np.ndarray]:
     """(Bool per allocation: gradients that an optimizer step has used, and that are still allocated in the next forward
-    pass; Int64 per allocation, where that begins; Int64 events at which modules' forward passes allocate).
+    pass; Int64 per allocation, where that begins).
     """
-    events, innermost = context.timeline.events["stack"].to_numpy(), context.phases.innermost
-    steps = np.flatnonzero(innermost[events] == OPTIMIZER_STEP)
-    forward = np.sort(context.born[(innermost[context.stack] == FORWARD) & (context.born >= 0)])
+    events = context.timeline.events["stack"].to_numpy()
+    steps = np.flatnonzero(context.phases.innermost[events] == OPTIMIZER_STEP)
     # Used by an optimizer step since they were made, or made before the trace.
     next_step = following(steps, context.born, len(events))
     used_at = np.where(context.born < 0, -1, next_step)
-    next_forward = following(forward, used_at, len(events) + 1)
-    return context.category("gradient") & (next_forward < context.freed), next_forward, forward
+    next_forward = following(forward_births(context), used_at, len(events) + 1)
+    return context.category("gradient") & (next_forward < context.freed), next_forward
 
 
 @remembered
@@ -129,8 +128,8 @@ def keep_gradients(context: AdviceContext) -> Advice | None:
     """Gradients of an earlier step, still allocated during a forward pass."""
     if not context.trains:
         return None
-    old, next_forward, forward = _old_gradients(context)
-    if not len(forward):
+    old, next_forward = _old_gradients(context)
+    if not len(forward := forward_births(context)):
         return None
     if not old.any():
         return _never_freed(context)

@@ -193,8 +193,7 @@ def _fits(snapshot: Snapshot, timeline: DeviceTimeline, memory: int) -> Check:
         unknown: str = sentence("the replay under the recorded settings is not exact: {}", whatif.check.reason)
         return Check(rule, file, name, False, message, peak, memory, unknown=unknown)
     done = whatif.replay(whatif.own)
-    failed = done.oom_event if done.oom_event is not None else done.failed[0] if done.failed else None
-    if failed is None:
+    if (failed := done.failure) is None:
         tail = sentence(" (num_alloc_retries: {})", count_text(done.retries)) if done.retries else ""
         message = sentence(
             "{name}: runs on {} for the allocator, replayed{tail}", bytes_part(memory), name=name, tail=tail

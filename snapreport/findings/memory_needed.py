@@ -45,10 +45,8 @@ def memory_needed(timeline: DeviceTimeline) -> MemoryNeeded | None:
     if not whatif.trace.starts_empty or not whatif.trace.capacity.exact or not whatif.check.exact:
         return None
     wanted = {text: parse_settings([text], whatif.own) for text in _TRIED}
-    for settings in wanted.values():
-        done = whatif.replay(settings)
-        if done.oom_event is None and not done.failed:
-            return None
+    if any(whatif.replay(settings).failure is None for settings in wanted.values()):
+        return None
     searched = (whatif.own, replace(whatif.own, expandable_segments=True))
     found = [minimum_memory(whatif, settings, around=0).memory for settings in dict.fromkeys(searched)]
     least = min((memory for memory in found if memory is not None), default=0)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from planted import frames_text, path_of, planted, rewritten
 
 import snapreport
-from snapreport.findings.allocation_growth import growing_stacks, loop_memory
+from snapreport.findings.allocation_growth import loop_memory
 from snapreport.findings.churn import churn, churn_findings
 from snapreport.findings.live_at_end import end_findings
 from snapreport.findings.lowest_live import lowest_live
@@ -200,4 +200,4 @@ def test_growth_needs_a_rise_not_only_survivors() -> None:
     timeline = snapshot.timeline(0)
     slices = repetitions(timeline)
     assert slices is not None
-    assert growing_stacks(loop_memory(timeline, slices)) == []
+    assert loop_memory(timeline, slices).growing == []

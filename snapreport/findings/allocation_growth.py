@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 from msgspec import Struct
 
-from snapreport.findings.growth_pattern import SingleGrowth, growth_of, single_growth
+from snapreport.findings.growth_pattern import Growth, SingleGrowth, growth_of, single_growth
 from snapreport.findings.lowest_live import lowest_live
 from snapreport.findings.repetition import FEWEST, Repetitions
 from snapreport.timeline.build import DeviceTimeline
@@ -94,8 +94,22 @@ class LoopMemory(Struct, frozen=True, dict=True):
 
     @cached_property
     def growing(self) -> list[GrowingStack]:
-        """See :func:`growing_stacks`."""
-        return growing_stacks(self)
+        """Stacks that grow until the end of the loop, or may, most bytes a repetition first."""
+        if not len(self.stacks):
+            return []
+        allocated, bounds = self.timeline.allocated, self.repetitions.bounds
+        found = _accumulating(self)
+        found += _replaced(self, {growth.stack for growth in found})
+        floors = np.minimum.reduceat(allocated[: bounds[-1]], np.minimum(bounds[:-1], len(allocated) - 1))
+        rise = int(floors[-1] - floors[1])
+        found = [growth for growth in found if rise >= _MIN_VISIBLE * int(growth.staircase[-1] - growth.staircase[1])]
+        return sorted(found, key=lambda growth: (-growth.per_repetition, growth.stack))
+
+    def stack(self, stack: int, staircase: np.ndarray, growth: Growth, **more: bool) -> GrowingStack:
+        """What is known of one whose lowest live bytes grow; ``more``: its other fields."""
+        mine = self.remaining.filter(pl.col("stack") == stack)
+        size, each = int(mine["size"].sum()), growth.per_repetition
+        return GrowingStack(stack, size, len(mine), staircase, each, growth.every, growths=growth.count, **more)
 
 
 def loop_memory(timeline: DeviceTimeline, repetitions: Repetitions) -> LoopMemory:
@@ -106,22 +120,6 @@ def loop_memory(timeline: DeviceTimeline, repetitions: Repetitions) -> LoopMemor
     stacks = sums["stack"].sort().to_numpy()
     levels = levels_of(allocations, stacks, repetitions) if len(stacks) else np.zeros((0, 2), np.int64)
     return LoopMemory(timeline, repetitions, allocations, remaining, least, stacks, levels)
-
-
-def growing_stacks(loop: LoopMemory) -> list[GrowingStack]:
-    """Stacks that grow until the end of the loop, or may, most bytes a repetition first."""
-    if not len(loop.stacks):
-        return []
-    timeline, repetitions = loop.timeline, loop.repetitions
-    found = _accumulating(loop)
-    found += _replaced(loop, {growth.stack for growth in found})
-    floors = np.minimum.reduceat(
-        timeline.allocated[: repetitions.bounds[-1]],
-        np.minimum(repetitions.bounds[:-1], len(timeline.allocated) - 1),
-    )
-    rise = int(floors[-1] - floors[1])
-    found = [growth for growth in found if rise >= _MIN_VISIBLE * int(growth.staircase[-1] - growth.staircase[1])]
-    return sorted(found, key=lambda growth: (-growth.per_repetition, growth.stack))
 
 
 def single_growths(loop: LoopMemory) -> list[tuple[int, SingleGrowth]]:
@@ -179,19 +177,7 @@ def _accumulating(loop: LoopMemory) -> list[GrowingStack]:
         following = np.minimum(growth.at + 1, repetitions.count - 1)
         if (births[row, growth.at] + births[row, following] > 0).mean() < _MIN_SURVIVING:
             continue
-        mine = remaining.filter(pl.col("stack") == stack)
-        found.append(
-            GrowingStack(
-                stack,
-                int(mine["size"].sum()),
-                len(mine),
-                levels[row, :-1],
-                growth.per_repetition,
-                growth.every,
-                growths=growth.count,
-                is_suspect=growth.status == "suspect",
-            )
-        )
+        found.append(loop.stack(stack, levels[row, :-1], growth, is_suspect=growth.status == "suspect"))
     return found
 
 
@@ -238,19 +224,8 @@ def _replaced(loop: LoopMemory, known: set[int]) -> list[GrowingStack]:
             continue
         cached = bool((mine["category"].cast(pl.String) == "kv cache").all()) or (infers and len(mine) >= _MIN_CACHED)
         if cached or not _inputs_grow(floors, np.delete(per_stack, own, axis=0)):
-            found.append(
-                GrowingStack(
-                    stack,
-                    int(mine["size"].sum()),
-                    len(mine),
-                    floors,
-                    growth.per_repetition,
-                    growth.every,
-                    replaced=True,
-                    copied=_is_copied(traced.filter(pl.col("stack") == stack), repetitions),
-                    growths=growth.count,
-                )
-            )
+            copied = _is_copied(traced.filter(pl.col("stack") == stack), repetitions)
+            found.append(loop.stack(stack, floors, growth, replaced=True, copied=copied))
     return found
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 import polars as pl
 from msgspec import Struct
@@ -36,7 +34,9 @@ class CutOff(Struct, frozen=True):
 
 def cut_off(context: AdviceContext, event: int) -> CutOff:
     """context: with the requests that failed. event: of one of them."""
-    return _Pass(context, event).result
+    found = _Pass(context, event)
+    layer, layers, kept = found.layers()
+    return CutOff(layer, layers, max(found.at_failure, kept, found.as_before(), found.state()))
 
 
 class _Pass:
@@ -62,13 +62,7 @@ class _Pass:
         self.mine = np.arange(len(self.births)) <= self.place
         self.mine &= self.number == self.number[self.place]
 
-    @cached_property
-    def result(self) -> CutOff:
-        layer, layers, kept = self._layers()
-        needed = max(self.at_failure, kept, self._as_before(), self._state())
-        return CutOff(layer, layers, needed)
-
-    def _layers(self) -> tuple[int, int, int]:
+    def layers(self) -> tuple[int, int, int]:
         """(layer, layers, bytes allocated when a forward pass has been through all of them)."""
         context = self.context
         if context.phases.innermost[self.stack[self.event]] != FORWARD:
@@ -121,7 +115,7 @@ class _Pass:
         once = lines.filter(pl.col("n").is_between(most, most + 1)).sort("first")
         return np.asarray(here[self.stack[here] == once["stack"][0]])
 
-    def _as_before(self) -> int:
+    def as_before(self) -> int:
         """Bytes allocated if this pass goes on as the last one did after the same request; no less than that was."""
         at, size = self._same_before(), self.context.timeline.events["size"]
         # The engine's allocations have no stacks: only one of the same size is the same.
@@ -159,7 +153,7 @@ class _Pass:
             return -1
         return int(self.births[of_pass[count - 1]])
 
-    def _state(self) -> int:
+    def state(self) -> int:
         """Bytes allocated when the first step of an optimizer has made its state: each line that makes some makes as
         much as there are gradients.
         """

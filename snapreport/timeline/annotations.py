@@ -177,38 +177,23 @@ def _regions(boundaries: pl.DataFrame, events: int, clock: np.ndarray | None) ->
 def pair_brackets(group: np.ndarray, is_start: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(start, end) rows of each pair of brackets, -1 for the half that is missing. Rows are in time order.
 
-    Within a group an end closes the latest open start. Works on whole columns: the depth of each bracket is a running
-    sum that never goes below zero, and brackets of one depth alternate, an end after its start.
+    Within a group (a number from 0) an end closes the latest open start. A loop, but over annotations, of which there
+    are far fewer than events: 0.1 to 0.3 s for 600,000.
     """
-    order = np.argsort(group, kind="stable")
-    group, is_start = group[order], is_start[order]
-    step = np.where(is_start, 1, -1)
-    total = np.cumsum(step)
-    begins = np.ones(len(group), bool)
-    begins[1:] = group[1:] != group[:-1]
-    number = np.cumsum(begins) - 1
-    inside = total - (total[begins] - step[begins])[number]
-    # The minimum so far in the group: an offset separates the groups, so that one running minimum suffices.
-    apart = 2 * (len(group) + 1)
-    lowest = np.minimum(np.minimum.accumulate(inside - number * apart) + number * apart, 0)
-    depth = inside - lowest  # after the bracket; an end without a start leaves it at 0 and lowers the minimum
-    lowered = np.zeros(len(group), bool)
-    lowered[1:] = (lowest[1:] < lowest[:-1]) & ~begins[1:]
-    lowered[begins] = lowest[begins] < 0
-    level = np.where(is_start, depth, depth + 1)
-    matched = np.flatnonzero(~lowered)
-    by_level = matched[np.lexsort((matched, level[matched], number[matched]))]
-    opens = is_start[by_level]
-    same = np.zeros(len(by_level), bool)
-    same[:-1] = (
-        (number[by_level[1:]] == number[by_level[:-1]]) & (level[by_level[1:]] == level[by_level[:-1]]) & ~opens[1:]
-    )
-    start = by_level[opens]
-    end = np.where(same, np.roll(by_level, -1), -1)[opens]
-    lonely = np.flatnonzero(lowered)
-    starts = np.concatenate((order[start], np.full(len(lonely), -1, np.int64)))
-    ends = np.concatenate((np.where(end >= 0, order[end], -1), order[lonely]))
-    return starts, ends
+    latest = [-1] * (int(group.max(initial=-1)) + 1)  # the open start of each group
+    before, closed_by = [-1] * len(group), [-1] * len(group)
+    lonely = []
+    for row, (number, begins) in enumerate(zip(group.tolist(), is_start.tolist(), strict=True)):
+        start = latest[number]
+        if begins:
+            before[row], latest[number] = start, row
+        elif start >= 0:
+            latest[number], closed_by[start] = before[start], row
+        else:
+            lonely.append(row)
+    starts = np.flatnonzero(is_start)
+    ends = np.array(closed_by, np.int64)[starts]
+    return np.append(starts, np.full(len(lonely), -1)), np.append(ends, np.array(lonely, np.int64))
 
 
 def rows_of(opened: np.ndarray, closed: np.ndarray) -> np.ndarray:

@@ -103,12 +103,9 @@ def job(
     return replace(reduced, report_names=names)
 
 
-def job_of(snapshots: Sequence[Snapshot], *, rank_pattern: str | None = None) -> Job:
+def job_of(snapshots: Sequence[Snapshot]) -> Job:
     """The job made of snapshots that are already loaded."""
-    paths = list(by_path(snapshots))
-    return reduce_job(
-        paths, [DigestResult(digest_bytes(snapshot)) for snapshot in snapshots], rank_pattern=rank_pattern
-    )
+    return reduce_job(list(by_path(snapshots)), [DigestResult(digest_bytes(snapshot)) for snapshot in snapshots])
 
 
 def by_path(snapshots: Sequence[Snapshot]) -> dict[str, Snapshot]:

@@ -54,8 +54,8 @@ def heat_of(job: Job) -> Heat:
     for row, entry in enumerate(job.rows):
         curves = entry.packed.curves()
         for axis in found:
-            curve, first, last = _placed(axis, curves, job, entry)
-            _fill(axis, row, curve, first, last, scale)
+            if placed := _placed(axis, curves, job, entry):
+                _fill(axis, row, *placed, scale)
     return Heat(scale, job.start_us if job.clock.comparable else None, found)
 
 
@@ -114,11 +114,11 @@ def _columns(low: int, high: int, most: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _placed(
     axis: HeatAxis, curves: dict[str, DigestCurve], job: Job, row: Row
-) -> tuple[DigestCurve | None, np.ndarray, np.ndarray]:
-    """A row's curve with the ranges of its columns on the job's axis."""
+) -> tuple[DigestCurve, np.ndarray, np.ndarray] | None:
+    """A row's curve with the ranges of its columns on the job's axis; None where it has none."""
     curve = curves.get(axis.key)
     if curve is None or not len(curve.first):
-        return None, np.zeros(0, np.int64), np.zeros(0, np.int64)
+        return None
     if axis.key == "time":
         origin = job.start_us if job.clock.comparable else row.first_us
         assert origin is not None
@@ -131,10 +131,8 @@ def _placed(
     return curve, curve.first, curve.last
 
 
-def _fill(axis: HeatAxis, row: int, curve: DigestCurve | None, first: np.ndarray, last: np.ndarray, scale: int) -> None:
+def _fill(axis: HeatAxis, row: int, curve: DigestCurve, first: np.ndarray, last: np.ndarray, scale: int) -> None:
     """Each column takes the maximum of the curve's columns that overlap it."""
-    if curve is None:
-        return
     begin = np.searchsorted(last, axis.first, "left")
     end = np.searchsorted(first, axis.last, "right")
     has = end > begin

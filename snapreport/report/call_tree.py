@@ -71,11 +71,11 @@ def tree_lines(root: CallNode, cells: Callable[[list[int]], str]) -> list[str]:
     while waiting:
         node, depth = waiting.pop()
         indent = "  " * depth
-        first, *others = _chain(node)
+        undivided = list(_undivided_calls(node))
+        first, *others = _chain([one.call for one in undivided])
         lines.append(f"{cells(node.values)}  {indent}{first}")
         lines += [f"{blank}  {indent}{text}" for text in others]
-        node = _last_undivided(node)
-        below = sorted(node.below.values(), key=lambda child: -child.weight)
+        below = sorted(undivided[-1].below.values(), key=lambda child: -child.weight)
         shown = [child for child in below if child.weight >= max(1, MIN_SHARE * root.weight)]
         rest = below[len(shown) :]
         if rest and shown:
@@ -95,13 +95,8 @@ def _undivided_calls(node: CallNode) -> Iterator[CallNode]:
         yield node
 
 
-def _last_undivided(node: CallNode) -> CallNode:
-    return list(_undivided_calls(node))[-1]
-
-
-def _chain(node: CallNode) -> list[str]:
+def _chain(calls: Sequence[Call]) -> list[str]:
     """The texts of such calls; libraries' in the middle of them are a number."""
-    calls = [one.call for one in _undivided_calls(node)]
     texts, hidden = [], 0
     for number, (text, is_own) in enumerate(calls):
         if is_own or number in (0, len(calls) - 1):

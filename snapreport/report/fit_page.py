@@ -39,7 +39,7 @@ class FitPage(Struct, frozen=True):
     devices: list[FitPageDevice]
 
 
-def fit_page(document: FitDocument, title: str | None = None) -> bytes:
+def fit_page(document: FitDocument) -> bytes:
     """The page as UTF-8; the same answer gives the same bytes."""
     devices = [
         FitPageDevice(
@@ -52,7 +52,7 @@ def fit_page(document: FitDocument, title: str | None = None) -> bytes:
         for device in document.devices
     ]
     ranks = "\n\n".join(ranks_text(document))
-    heading = title or f"{upper_first(document.name)}: what fits"
+    heading = f"{upper_first(document.name)}: what fits"
     return render_plain("fit.html.j2", FitPage(heading, document.name, recordings_text(document), ranks, devices))
 
 

@@ -29,22 +29,16 @@ _COPIES: dict[TimeCause, str] = {"copies to the host": "DtoH", "copies to the de
 
 def run_costs(timelines: Sequence[Timeline]) -> TimeCosts | None:
     """What memory costs in time, by the trace of the same run; None without one. ``timelines``: of all devices."""
-    profile = timelines[0].recording.profile if timelines else None
-    return (
-        None
-        if profile is None
-        else profile.remember("costs", lambda trace: time_costs(timelines, trace, profile.alignment))
-    )
+    if not timelines or (profile := timelines[0].recording.profile) is None:
+        return None
+    return profile.remember("costs", lambda trace: time_costs(timelines, trace, profile.alignment))
 
 
 def run_causes(timelines: Sequence[Timeline]) -> pl.DataFrame | None:
     """``cause`` String, ``begin``, ``end`` Int64 ns of all that :func:`run_costs` sums."""
-    profile = timelines[0].recording.profile if run_costs(timelines) else None
-    return (
-        None
-        if profile is None
-        else profile.remember("causes", lambda trace: _by_reason(_causes(trace.intervals), timelines))
-    )
+    if not run_costs(timelines) or (profile := timelines[0].recording.profile) is None:
+        return None
+    return profile.remember("causes", lambda trace: _by_reason(_causes(trace.intervals), timelines))
 
 
 def time_costs(timelines: Sequence[Timeline], trace: ActivityTrace, alignment: Alignment) -> TimeCosts:

@@ -426,7 +426,7 @@ def test_where_colours_end() -> None:
 def test_how_uneven_peaks_are(peaks: list[int], worst: int, share: float, unused: int, said: str) -> None:
     job: Any = SimpleNamespace(peaks=np.array(peaks), ranks=np.arange(len(peaks)))
     found = imbalance_of(job)
-    assert (found.worst, found.share, found.unused) == (worst, pytest.approx(share), unused)
+    assert (found.worst_row, found.share, found.unused_bytes) == (worst, pytest.approx(share), unused)
     assert str(found.sentence) == said
 
 

@@ -118,7 +118,7 @@ def shown_sources(job: Job) -> dict[str, str]:
 
 
 def _words(job: Job, number: dict[int, int]) -> dict[str, Any]:
-    cost, shown_as = imbalance_of(job), shown_sources(job)
+    shown_as = shown_sources(job)
     return {
         "schema": JobDocument.__struct_config__.tag,
         "world_size": job.world_size,
@@ -133,14 +133,7 @@ def _words(job: Job, number: dict[int, int]) -> dict[str, Any]:
             for s in headline(job)
         ],
         "clock": plain(job.clock),
-        "imbalance": {
-            "worst_row": cost.worst,
-            "worst_bytes": cost.worst_bytes,
-            "median_bytes": cost.median_bytes,
-            "share": round(cost.share, 6),
-            "unused_bytes": cost.unused,
-            "sentence": cost.sentence,
-        },
+        "imbalance": plain(imbalance_of(job)),
         "groups": [
             {
                 "name": group_name(job, group),

@@ -32,7 +32,7 @@ def headline(job: Job) -> list[JobSentence]:
         *_elsewhere(job),
         *differences(job),
         *_groups(job),
-        JobSentence(cost.sentence, [cost.worst]),
+        JobSentence(cost.sentence, [cost.worst_row]),
         *_files(job),
     ]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from msgspec import Struct
 
+from snapreport.contracts.job_manifest import JobImbalance
 from snapreport.jobs.reduce import Job
 from snapreport.number_format import share_text
 from snapreport.sentence import bytes_part, rank_part, sentence
@@ -13,21 +13,12 @@ MIN_IMBALANCE = 0.03
 """Share of the worst rank's peak below which peaks count as even."""
 
 
-class Imbalance(Struct, frozen=True):
-    """worst: the row with the largest peak, ``worst_bytes``; median of all. share: how far the median is below the
-    worst peak, as a share of it. unused: bytes that the other ranks together could use until they are as high.
+def imbalance_of(job: Job) -> JobImbalance:
+    """How uneven the ranks' peaks are, and the cost: a job needs as much memory as its worst rank.
+
+    share: how far the median is below the worst peak, as a share of it. unused_bytes: what the other ranks together
+    could use until they are as high.
     """
-
-    worst: int
-    worst_bytes: int
-    median_bytes: int
-    share: float
-    unused: int
-    sentence: str
-
-
-def imbalance_of(job: Job) -> Imbalance:
-    """How uneven the ranks' peaks are, and the cost: a job needs as much memory as its worst rank."""
     peaks = job.peaks
     worst = int(np.argmax(peaks))
     # Ranks that recorded nothing, such as those without a device, have no known headroom.
@@ -53,7 +44,7 @@ def imbalance_of(job: Job) -> Imbalance:
                 bytes_part(median),
                 name=name,
             )
-        return Imbalance(worst, high, median, share, unused, text)
+        return JobImbalance(worst, high, median, round(share, 6), unused, text)
     text = sentence(
         "{name} determines the memory that the job needs: it peaks at {}, the median rank at {}. The other ranks "
         "leave {} of headroom unused, {} each on average.",
@@ -63,4 +54,4 @@ def imbalance_of(job: Job) -> Imbalance:
         bytes_part(unused // max(len(peaks) - 1, 1)),
         name=name,
     )
-    return Imbalance(worst, high, median, share, unused, text)
+    return JobImbalance(worst, high, median, round(share, 6), unused, text)

@@ -31,6 +31,8 @@ LIBRARY_FLAG = 4
 """In addition to the flags of ``reading/noise.py``: code that the reader did not write."""
 
 _NO_OPERATOR = pl.Series("operator", [""])
+_FRAMES = {"filename": str, "line": int, "name": str, "operator": str}
+_STACKS = {"lcp": int, "length": int, "name": int, "launcher": int, "operator": str, "called": str}
 _AT_A_TIME = 1 << 17  # entries of stacks compared together: 6 MB of columns
 
 
@@ -52,30 +54,23 @@ def stack_columns(snapshots: Sequence[Snapshot], rules: Sequence[Rule] = ()) -> 
     ``stack_operator`` and ``stack_called`` index ``operators``, 0 for none (``timeline/operators.py``). ``rules``: line
     addresses.
     """
-    lcps, lengths, sequences, frames, base, names_at, launchers = [], [], [], [], [], [], []
-    of_frames, of_stacks, called = [_NO_OPERATOR], [_NO_OPERATOR], [_NO_OPERATOR]
+    frames, stacks, sequences, base = [], [], [], []
     offset = total = 0
     for snapshot in snapshots:
         recording = snapshot.recording
         lcp, length, sequence = _front_coded(recording)
-        base.append(total)
-        total += len(length)
-        lcps.append(lcp)
-        lengths.append(length)
-        sequences.append(sequence + offset)
-        frames.append(recording.frames)
         named = stack_names(recording)
-        names_at.append(named.place + 1)
-        launchers.append(named.launcher_place + 1)
-        of_frames.append(frame_operators(recording))
-        of_stacks.append(stack_operators(recording))
-        called.append(called_operators(recording))
+        base.append(total)
+        frames.append(recording.frames.with_columns(operator=frame_operators(recording)))
+        stacks.append(pl.DataFrame({
+            "lcp": lcp, "length": length, "name": named.place + 1, "launcher": named.launcher_place + 1,
+            "operator": stack_operators(recording), "called": called_operators(recording),
+        }))  # fmt: skip
+        sequences.append(sequence + offset)
+        total += len(length)
         offset += len(recording.frames)
-    table = (
-        pl.concat(frames, how="diagonal")
-        if frames
-        else pl.DataFrame(schema={"filename": str, "line": int, "name": str})
-    )
+    table = pl.concat(frames, how="diagonal") if frames else pl.DataFrame(schema=_FRAMES)
+    stack = pl.concat(stacks) if stacks else pl.DataFrame(schema=_STACKS)
     sequence = np.concatenate(sequences) if sequences else np.zeros(0, np.int64)
     order, numbers = _numbered_by_appearance(sequence, len(table))
     nodes, first, gaps = _postings(numbers, len(table))
@@ -83,9 +78,8 @@ def stack_columns(snapshots: Sequence[Snapshot], rules: Sequence[Rule] = ()) -> 
     files, file_index = interned(table["filename"])
     names, name_index = interned(table["name"])
     # The first is "", of no frame and no stack.
-    shown = [pl.concat(of_frames)[1:][order], pl.concat(of_stacks)[1:], pl.concat(called)[1:]]
-    operators, index = interned(pl.concat([_NO_OPERATOR, *shown]))
-    frame_operator, stack_operator, stack_called = np.split(index[1:], np.cumsum([len(one) for one in shown[:2]]))
+    operators, index = interned(pl.concat([_NO_OPERATOR, table["operator"], stack["operator"], stack["called"]]))
+    frame_operator, stack_operator, stack_called = np.split(index[1:], [len(table), len(table) + len(stack)])
     columns = [
         Column("filenames", files, "json"),
         Column("names", names, "json"),
@@ -97,10 +91,10 @@ def stack_columns(snapshots: Sequence[Snapshot], rules: Sequence[Rule] = ()) -> 
         Column("frame_operator", frame_operator, "u32"),
         Column("stack_operator", stack_operator, "u32"),
         Column("stack_called", stack_called, "u32"),
-        Column("stack_lcp", np.concatenate(lcps) if lcps else [], "u32"),
-        Column("stack_length", np.concatenate(lengths) if lengths else [], "u32"),
-        Column("stack_name", np.concatenate(names_at) if names_at else [], "u32"),
-        Column("stack_launcher", np.concatenate(launchers) if launchers else [], "u32"),
+        Column("stack_lcp", stack["lcp"].to_numpy(), "u32"),
+        Column("stack_length", stack["length"].to_numpy(), "u32"),
+        Column("stack_name", stack["name"].to_numpy(), "u32"),
+        Column("stack_launcher", stack["launcher"].to_numpy(), "u32"),
         Column("posting_length", nodes, "u32"),
         Column("posting_first", first, "u32"),
         Column("posting_gap", gaps, "u32"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING
 
 from markupsafe import Markup
@@ -11,7 +10,7 @@ from msgspec import Struct, field
 
 from snapreport.findings.basis import basis_of
 from snapreport.findings.diagnosis import diagnosis
-from snapreport.findings.live import Names
+from snapreport.findings.live import names_of
 from snapreport.findings.model import SEVERITIES, Finding
 from snapreport.findings.opening import opening
 from snapreport.findings.peak import composition
@@ -144,8 +143,7 @@ def summarise(snapshots: Sequence[Snapshot], title: str, links: SourceLinks = RE
         statements = _statements(found, start.device, file) if start and start.snapshot == number else []
         summary.remedies += page_remedies(snapshot, found, index, stacks, Links(addresses))
         summary.growth += page_growth(snapshot, index, stacks)
-        place_of = partial(_place_of, snapshot)
-        summary.chips += chips(found, index, stacks, Links(addresses), statements, place_of)
+        summary.chips += chips(found, index, stacks, Links(addresses), statements, names_of(snapshot).place)
         base, stacks = stacks, stacks + len(recording.stack_offsets) - 1
         for device in snapshot.devices:
             timeline = snapshot.timeline(device)
@@ -264,10 +262,6 @@ def _card(snapshot: Snapshot, timeline: DeviceTimeline, name: str, peak: Finding
         device_steps(snapshot, timeline),
         links,
     )
-
-
-def _place_of(snapshot: Snapshot, stack: int) -> str:
-    return Names(snapshot).place(stack)
 
 
 def _from_to(start: int, end: int) -> str:

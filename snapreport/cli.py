@@ -15,7 +15,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from snapreport import progress
-from snapreport.commands.inputs import BROKEN_PIPE, check_inputs, load_all, pipe_safe, quiet_stdout, report_unlinked
+from snapreport.commands.inputs import check_inputs, load_all, report_unlinked
 from snapreport.commands.options import (
     device_option,
     expanded_paths,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from snapreport.snapshot import Snapshot
 
 BAD_INPUT = 2
-INTERRUPTED = 130  # 128 + the signal's number, as shells count
+INTERRUPTED, BROKEN_PIPE = 130, 141  # 128 + the signal's number, as shells count
 _SUFFIXES = (".gz", ".zst", ".xz", ".bz2", ".pickle", ".pkl", ".pt", ".pth", ".json")
 
 # name → (module, attribute, one line of help): what other modules define is imported when called, not for --help.
@@ -131,6 +131,17 @@ class _Commands(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
+    def invoke(self, ctx: click.Context) -> Any:
+        """A reader that closed the pipe is not reported as an error."""
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
+        except BrokenPipeError:
+            # Discards the interpreter's last flush instead of failing.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(BROKEN_PIPE)
+
     def main(
         self,
         args: Sequence[str] | None = None,
@@ -144,7 +155,6 @@ class _Commands(click.Group):
             return super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
         try:
             code = super().main(args, prog_name, complete_var, standalone_mode=False, **extra)
-            sys.stdout.flush()
         except click.UsageError as error:
             path = error.ctx.command_path if error.ctx else "snapreport"
             _fail(f"{error.format_message()} (see '{path} --help')")
@@ -154,9 +164,6 @@ class _Commands(click.Group):
             _fail(str(error), error.exit_code)
         except (click.Abort, KeyboardInterrupt):
             sys.exit(INTERRUPTED)
-        except BrokenPipeError:
-            quiet_stdout()
-            sys.exit(BROKEN_PIPE)
         except OSError as error:
             _fail(f"{error.filename or 'standard output'}: {error.strerror or error}")
         except MemoryError:
@@ -253,10 +260,10 @@ def report(
 
             names = ", ".join(snapshot.recording.name for snapshot in snapshots)
             text = outgoing_text(outgoing_strings(snapshots, title or names, source, links))
-            pipe_safe(lambda: echo(text))
+            echo(text)
             return
         document, left_out = fit_document(snapshots, title, max_size, source, links=links)
-        pipe_safe(lambda: write_document(output, document))
+        write_document(output, document)
     if output != "-":
         echo(lines([f"{output}: {_headline(snapshots, len(document))}", *_diagnosis(snapshots)]), err=True)
     if left_out.parts:

@@ -88,6 +88,17 @@ def read_part(terminal: int) -> bytes:
         return b""
 
 
+@pytest.mark.skipif(os.name == "nt", reason="pipes of Unix")
+@pytest.mark.parametrize("arguments", [("stats",), ("check", "--max-peak", "1B", "--junit", "-"), ("schema", "stats")])
+def test_a_reader_that_closes_the_pipe_is_no_error(arguments: tuple[str, ...]) -> None:
+    ours, theirs = os.pipe()
+    os.close(ours)
+    snaps = [] if arguments[0] == "schema" else [str(corpus.path_of("small"))]
+    run = subprocess.run([*command(), *arguments, *snaps], stdout=theirs, stderr=subprocess.PIPE, check=False)
+    os.close(theirs)
+    assert (run.returncode, run.stderr) == (141, b"")
+
+
 def test_one_device(tmp_path: Path) -> None:
     snap = corpus.path_of("multi-gpu")
     run = in_process("stats", "--json", "--device", 2, snap)

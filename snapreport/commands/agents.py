@@ -7,7 +7,6 @@ from pathlib import Path
 
 import click
 
-from snapreport.commands.inputs import pipe_safe
 from snapreport.commands.options import force_option
 from snapreport.errors import SnapshotError
 from snapreport.output_file import cannot_write, write_file
@@ -44,7 +43,7 @@ def skill(folder: str | None, force: bool) -> None:
     """Print the skill that tells an agent how to use snapreport, or install it."""
     text = (resources.files("snapreport") / "agents" / "SKILL.md").read_text("utf-8")
     if folder is None:
-        pipe_safe(lambda: echo(text.rstrip()))
+        echo(text.rstrip())
         return
     path = Path(folder) / "snapreport" / "SKILL.md"
     try:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 from msgspec import Struct
 
-from snapreport.commands.inputs import pipe_safe, report_unlinked
+from snapreport.commands.inputs import report_unlinked
 from snapreport.output_file import cannot_write, check_output, write_file
 from snapreport.terminal import echo, lines
 
@@ -63,10 +63,10 @@ class Outputs(Struct, frozen=True):
         if "-" not in self.files:
             document = gate_output.check_document(checks)
             text = json_text(document) if self.as_json else gate_output.check_text(checks)
-            pipe_safe(lambda: echo(text))
+            echo(text)
         if self.annotations:
             commands = review_output.workflow_commands(checks, snapshots, Path.cwd())
-            pipe_safe(lambda: echo(lines(commands)))
+            echo(lines(commands))
 
 
 def _is_job_summary(path: str) -> bool:
@@ -78,7 +78,8 @@ def _is_job_summary(path: str) -> bool:
 def _write(path: str, text: str) -> None:
     content = text.encode("utf-8", "backslashreplace")
     if path == "-":
-        pipe_safe(lambda: sys.stdout.buffer.write(content))
+        sys.stdout.buffer.write(content)
+        sys.stdout.flush()
         return
     try:
         before = Path(path).read_bytes() if _is_job_summary(path) and Path(path).is_file() else b""

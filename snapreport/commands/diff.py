@@ -10,7 +10,7 @@ import click
 from msgspec import UNSET
 
 from snapreport import progress
-from snapreport.commands.inputs import check_inputs, is_job_path, load_all, pipe_safe, report_unlinked
+from snapreport.commands.inputs import check_inputs, is_job_path, load_all, report_unlinked
 from snapreport.commands.options import (
     expanded_paths,
     force_option,
@@ -116,17 +116,17 @@ def diff(
         if output:
             from snapreport.report.build import write_diff
 
-            pipe_safe(lambda: write_diff([result], output, title=title, series=series, links=links))
+            write_diff([result], output, title=title, series=series, links=links)
     if link:
         report_unlinked(links, loaded)
     if as_json:
         document = diff_document(result, series=series_rows(series) if series else UNSET)
-        pipe_safe(lambda: echo(json_text(document)))
+        echo(json_text(document))
     elif output != "-":
         text = diff_tree_text(result) if tree else diff_text(result)
         if series:
             text = f"{series_text(series)}\n\nThe first and the last: {text}"
-        pipe_safe(lambda: echo(text))
+        echo(text)
 
 
 def _diff_jobs(
@@ -159,8 +159,8 @@ def _diff_jobs(
             if redaction:
                 names = list(redaction.of_paths(names).values())
             page = job_diff_page(result, title or f"Two jobs: {' → '.join(names)}")
-            pipe_safe(lambda: write_document(output, page))
+            write_document(output, page)
     if as_json:
-        pipe_safe(lambda: echo(json_text(result)))
+        echo(json_text(result))
     elif output != "-":
-        pipe_safe(lambda: echo(job_diff_text(result)))
+        echo(job_diff_text(result))

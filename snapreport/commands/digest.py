@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
 from snapreport import progress
-from snapreport.commands.inputs import check_inputs, load_all, pipe_safe
+from snapreport.commands.inputs import check_inputs, load_all
 from snapreport.commands.options import (
     force_option,
     max_memory_option,
@@ -75,12 +74,11 @@ def digest(
             from snapreport.report.outgoing_strings import outgoing_text
 
             text = outgoing_text(digest_strings(read_digest(data)))
-            pipe_safe(lambda: echo(text))
+            echo(text)
             return
-        pipe_safe(lambda: write_document(output, data))
+        write_document(output, data)
     if output != "-":
         echo(lines([f"{output}: {len(data):,} bytes, digest of {Path(snap).name}"]), err=True)
-    sys.stdout.flush()
 
 
 def _write_several(

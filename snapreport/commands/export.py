@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from snapreport import plugins, progress
-from snapreport.commands.inputs import load_all, pipe_safe
+from snapreport.commands.inputs import load_all
 from snapreport.commands.options import (
     device_option,
     expanded_paths,
@@ -106,7 +106,7 @@ def export(
         elif kind in _DATABASES:
             _write_database(snapshots, kind, output)
         else:
-            pipe_safe(lambda: _write_stream(snapshots, kind, output, at, of))
+            _write_stream(snapshots, kind, output, at, of)
     if kind in (*_TRACES, *_TIMELINES):
         from snapreport.exporting.trace_files import without_times
 
@@ -129,6 +129,7 @@ def _write_stream(snapshots: Sequence[Snapshot], kind: str, output: str, at: str
     write = _writer(snapshots, kind, at, of)
     if output == "-":
         write(sys.stdout.buffer)
+        sys.stdout.flush()
         return
     try:
         with output_file(output) as file:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from snapreport import progress
-from snapreport.commands.inputs import check_inputs, is_job_path, load_all, pipe_safe
+from snapreport.commands.inputs import check_inputs, is_job_path, load_all
 from snapreport.commands.options import (
     byte_size,
     force_option,
@@ -87,6 +87,6 @@ def fit(
             from snapreport.report.build import write_document
             from snapreport.report.fit_page import fit_page
 
-            pipe_safe(lambda: write_document(output, fit_page(document)))
+            write_document(output, fit_page(document))
     if as_json or output != "-":
-        pipe_safe(lambda: echo(json_text(document) if as_json else fit_text(document)))
+        echo(json_text(document) if as_json else fit_text(document))

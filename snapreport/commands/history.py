@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from snapreport import progress
-from snapreport.commands.inputs import check_inputs, load_all, pipe_safe
+from snapreport.commands.inputs import check_inputs, load_all
 from snapreport.commands.options import (
     expanded_paths,
     force_option,
@@ -148,6 +148,6 @@ def show(folder: str, output: str | None, title: str | None, as_json: bool, forc
     if output:
         write_file(output, history_page(found, document, title or Path(folder).resolve().name), "the history")
     if as_json:
-        pipe_safe(lambda: echo(json_text(document)))
+        echo(json_text(document))
     elif not output:
-        pipe_safe(lambda: echo(history_text(found, document)))
+        echo(history_text(found, document))

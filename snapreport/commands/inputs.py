@@ -1,10 +1,9 @@
-"""Snapshots as commands read them, and writing where a reader may close the pipe."""
+"""Snapshots as commands read them."""
 
 from __future__ import annotations
 
 import gc
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from snapreport.reading.redaction import Redaction
     from snapreport.report.source_links import SourceLinks
     from snapreport.snapshot import Snapshot
-
-BROKEN_PIPE = 141  # 128 + the signal's number, as shells count
 
 
 def report_unlinked(links: SourceLinks, snapshots: Sequence[Snapshot]) -> None:
@@ -115,19 +112,3 @@ def check_inputs(snaps: Sequence[str]) -> None:
             Path(snap).stat()
         except (OSError, ValueError) as error:
             raise SnapshotError(f"{snap}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
-
-
-def pipe_safe(write: Any) -> Any:
-    """``write()``, where a reader that closed the pipe is not reported as an error."""
-    try:
-        result = write()
-        sys.stdout.flush()
-        return result
-    except BrokenPipeError:
-        quiet_stdout()
-        sys.exit(BROKEN_PIPE)
-
-
-def quiet_stdout() -> None:
-    """The pipe is closed: discard the interpreter's last flush instead of failing."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

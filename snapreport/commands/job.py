@@ -10,7 +10,6 @@ from click.core import ParameterSource
 from msgspec.structs import replace
 
 from snapreport import progress
-from snapreport.commands.inputs import pipe_safe
 from snapreport.commands.options import (
     force_option,
     link_options,
@@ -219,7 +218,7 @@ def run_job(
         if output:
             written = _write(reduced, output, replace(page, each=links, read=read), dry_run=dry_run)
     if as_json:
-        pipe_safe(lambda: echo(json_text(job_json(reduced))))
+        echo(json_text(job_json(reduced)))
     for failed in reduced.failed[:FAILED_ROWS]:
         echo(lines([f"snapreport: {failed.error}"]), err=True)
     if len(reduced.failed) > FAILED_ROWS:
@@ -247,12 +246,11 @@ def _write(reduced: Job, output: str, options: PageOptions, *, dry_run: bool) ->
         from snapreport.report.outgoing_strings import outgoing_text
 
         text = outgoing_text(job_strings(reduced, options))
-        pipe_safe(lambda: echo(text))
+        echo(text)
         return None
     from snapreport.jobs.build import write_job_report
 
-    written: Written = pipe_safe(lambda: write_job_report(reduced, output, options))
-    return written
+    return write_job_report(reduced, output, options)
 
 
 def _say(reduced: Job, output: str, written: Written) -> None:

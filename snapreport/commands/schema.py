@@ -6,7 +6,6 @@ import json
 
 import click
 
-from snapreport.commands.inputs import pipe_safe
 from snapreport.terminal import echo
 
 
@@ -25,9 +24,9 @@ def schema(name: str | None) -> None:
         for command, document in DOCUMENTS.items()
     }
     if name is None:
-        pipe_safe(lambda: echo("\n".join(f"{name:9} {command}" for name, command in commands.items())))
+        echo("\n".join(f"{name:9} {command}" for name, command in commands.items()))
         return
     if name not in commands:
         raise click.UsageError(f"no document is called {name!r}; there are {', '.join(commands)}")
     text = json.dumps(schema_of(commands[name]), indent=1)
-    pipe_safe(lambda: echo(text))
+    echo(text)

@@ -9,7 +9,7 @@ import click
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from snapreport.commands.inputs import load_all, pipe_safe, report_unlinked
+from snapreport.commands.inputs import load_all, report_unlinked
 from snapreport.commands.options import (
     colour_option,
     device_option,
@@ -94,7 +94,7 @@ def stats(
         text = "\n\n".join(tree_text(one, query) if tree else groups_text(one, str(by), query) for one in snapshots)
     else:
         text = _brief(snapshots, as_json) if brief else _text(snapshots, as_json, frames, markdown, query, links)
-    pipe_safe(lambda: echo(text))
+    echo(text)
     if link:
         report_unlinked(links, snapshots)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from snapreport import progress
-from snapreport.commands.inputs import load_all, pipe_safe
+from snapreport.commands.inputs import load_all
 from snapreport.commands.options import byte_size, read_only_options, settings_option
 from snapreport.terminal import echo
 
@@ -98,9 +98,9 @@ def whatif(
             files.append(WhatIfFile(snapshot.recording.path, [answer.device() for answer in answers]))
             texts.append(whatif_text(snapshot.recording.name, answers))
     if as_json:
-        pipe_safe(lambda: echo(json_text(whatif_document(files))))
+        echo(json_text(whatif_document(files)))
     else:
-        pipe_safe(lambda: echo("\n\n".join(texts)))
+        echo("\n\n".join(texts))
 
 
 def _refuse_malformed(

@@ -259,8 +259,7 @@ def report(
             from snapreport.report.outgoing_strings import outgoing_strings, outgoing_text
 
             names = ", ".join(snapshot.recording.name for snapshot in snapshots)
-            text = outgoing_text(outgoing_strings(snapshots, title or names, source, links))
-            echo(text)
+            echo(outgoing_text(outgoing_strings(snapshots, title or names, source, links)))
             return
         document, left_out = fit_document(snapshots, title, max_size, source, links=links)
         write_document(output, document)

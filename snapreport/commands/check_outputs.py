@@ -65,8 +65,7 @@ class Outputs(Struct, frozen=True):
             text = json_text(document) if self.as_json else gate_output.check_text(checks)
             echo(text)
         if self.annotations:
-            commands = review_output.workflow_commands(checks, snapshots, Path.cwd())
-            echo(lines(commands))
+            echo(lines(review_output.workflow_commands(checks, snapshots, Path.cwd())))
 
 
 def _is_job_summary(path: str) -> bool:

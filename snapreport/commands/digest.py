@@ -73,8 +73,7 @@ def digest(
             from snapreport.jobs.outgoing import digest_strings
             from snapreport.report.outgoing_strings import outgoing_text
 
-            text = outgoing_text(digest_strings(read_digest(data)))
-            echo(text)
+            echo(outgoing_text(digest_strings(read_digest(data))))
             return
         write_document(output, data)
     if output != "-":

@@ -245,8 +245,7 @@ def _write(reduced: Job, output: str, options: PageOptions, *, dry_run: bool) ->
         from snapreport.jobs.outgoing import job_strings
         from snapreport.report.outgoing_strings import outgoing_text
 
-        text = outgoing_text(job_strings(reduced, options))
-        echo(text)
+        echo(outgoing_text(job_strings(reduced, options)))
         return None
     from snapreport.jobs.build import write_job_report
 

@@ -62,7 +62,7 @@ def job_document(job: Job, details: Sequence[Detail] = (), links: Sequence[str] 
     number = {int(stack): place for place, stack in enumerate(shown)}
     categories = sorted({name for digest in job.digests for name, _ in digest.categories})
     shown_as = shown_sources(job)
-    hosts, kinds = (_distinct([getattr(d, name) for d in job.digests]) for name in ("host", "kind"))
+    hosts, kinds = (list(dict.fromkeys(getattr(d, name) for d in job.digests)) for name in ("host", "kind"))
     manifest = {
         **_words(job, number),
         "ranks": len(job.rows),
@@ -283,7 +283,3 @@ def _heat_columns(heat: Heat) -> list[Column]:
         for axis in heat.axes
         for metric, cells in axis.cells.items()
     ]
-
-
-def _distinct(values: list[str]) -> list[str]:
-    return list(dict.fromkeys(values))

@@ -62,8 +62,8 @@ class Run(Struct):
 
 
 class Chosen(Struct, frozen=True):
-    """The files of a run that a job compares. left_out: those of its other attempts. run: None where no file states it.
-    restart: the attempt; others: for each other attempt, its number and files.
+    """The files of a run that a job compares. run: None where no file states it. restart: the attempt; others: the
+    files of each other attempt, by its number.
     """
 
     files: list[int]

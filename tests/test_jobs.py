@@ -620,6 +620,13 @@ def test_loaded_snapshots_give_the_same_job(tmp_path: Path) -> None:
     assert digest_bytes(loaded[0]) == snapreport.digest(paths[0])
 
 
+def test_a_rank_that_failed_in_attention_has_a_digest() -> None:
+    """Scores of 1.5 GiB, twice, and a request for a third such matrix, which failed."""
+    path = Path(__file__).parent / "recordings" / "witnesses" / "tight.pickle.xz"
+    digest = read_digest(snapreport.digest(path))
+    assert (digest.scores, [oom.tried for oom in digest.ooms]) == (1536 << 20, [1536 << 20])
+
+
 def test_a_rank_more_takes_little_more_than_its_digest(tmp_path: Path) -> None:
     """The reducer stores columns: of 1,024 ranks 10 MB, where digests as objects are 100 MB."""
     path = generator.write_job(tmp_path, "data", ranks=1, **SMALL)[0]

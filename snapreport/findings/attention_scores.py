@@ -71,13 +71,13 @@ def attention_scores(context: AdviceContext) -> Scores:
 
 
 def largest_scores(snapshot: Snapshot, timeline: DeviceTimeline) -> int:
-    """Bytes of the largest matrix of attention scores of a device; 0 where none is in memory."""
+    """Bytes of the largest matrix of attention scores of a device, or of a request for one that failed; 0 for none."""
     texts = snapshot.recording.frames["name"]
     if not texts.str.contains(f"{_SOFTMAX}|{_ATTENTION}").any():
         return 0
-    scores = attention_scores(AdviceContext(snapshot, timeline, ()))
-    size = timeline.allocations["size"].to_numpy()
-    return int(size[scores.math | scores.written].max(initial=0))
+    context = AdviceContext(snapshot, timeline, ())  # has a row for each request that failed, too
+    scores = attention_scores(context)
+    return int(context.size[scores.math | scores.written].max(initial=0))
 
 
 def _scores(context: AdviceContext) -> Scores:

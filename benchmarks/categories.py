@@ -28,6 +28,7 @@ from snapreport.timeline.categories import (
 )
 from snapreport.timeline.inference import RULES, infer
 from snapreport.timeline.life_phases import Evidence, life_phases
+from snapreport.timeline.phases import LOADING
 from snapreport.vocabulary import CATEGORIES
 
 _TENTHS = 10
@@ -93,7 +94,8 @@ def _at(timeline: DeviceTimeline, by_stack: StackCategories, cut: int) -> list[d
     allocated = timeline.allocated[shift:]
     reserved = int(timeline.reserved[shift])
     unnamed = np.zeros(len(codes), bool)
-    said, rule = infer(Evidence(*columns, codes, lives, allocated, activity.kind, reserved, probable, unnamed))
+    loaded = by_stack.phases.innermost[stack] == LOADING
+    said, rule = infer(Evidence(*columns, codes, lives, allocated, activity.kind, reserved, probable, unnamed, loaded))
     size = table["size"].to_numpy()
     groups = [("inferred", name, (rule == number) & hidden) for number, name in enumerate(RULES, 1)]
     groups += [

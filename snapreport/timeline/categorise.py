@@ -17,6 +17,7 @@ from snapreport.timeline.categories import (
 )
 from snapreport.timeline.inference import infer
 from snapreport.timeline.life_phases import Evidence, life_phases
+from snapreport.timeline.phases import LOADING
 from snapreport.vocabulary import CATEGORIES, CATEGORY_SOURCES
 
 
@@ -52,8 +53,9 @@ def categorise(
         probable = np.zeros(len(codes), np.uint8)
         probable[uncertain] = guess
         evidence = Evidence(
-            addr, size, alloc, free, stack, codes, lives, allocated, activity.kind, reserved_start, probable, named
-        )
+            addr, size, alloc, free, stack, codes, lives, allocated, activity.kind, reserved_start, probable, named,
+            by_stack.phases.innermost[stack] == LOADING,
+        )  # fmt: skip
         inferred, _ = infer(evidence)
         mine = (inferred > 0) & ~named
         codes[mine], source[mine] = inferred[mine], INFERRED

@@ -14,6 +14,7 @@ Contains only rules whose precision was measured (``python -m benchmarks categor
 * *workspace*: cuBLAS's workspace has a distinctive size, or on Hopper a distinctive life, see ``workspaces.py``;
 * *transformer*: see ``transformer_weights.py``; not in training, where gradients and state have the same sizes;
 * *weight clones*, *own state*, *data*: see ``program_state.py``;
+* *loaded state*: a checkpoint has as many tensors as the model has parameters, then those of the optimizer's state;
 * *constructor*: what a constructor built is the model's, if no rule before knows better.
 """
 
@@ -48,6 +49,7 @@ from snapreport.timeline.workspaces import CUBLAS_WORKSPACE, beside_kept, kept_w
 
 _MIN_SIZES, _MIN_SAME_BYTES, _MIN_SAME_SIZES = 4, 0.98, 0.9  # of copies: distinct sizes, share of bytes, of sizes
 _MIN_TENSORS = 32  # tensors: a batch has few
+_NUMBER = 8  # bytes of one: the steps that an optimizer has taken
 _MAX_LOW, _MIN_RISE = 0.25, 0.5  # of the maximum that forward passes allocate
 
 
@@ -175,6 +177,27 @@ def _own_state(e: Evidence, so_far: np.ndarray) -> np.ndarray:
     return np.where(mine, OPTIMIZER_STATE, 0)
 
 
+def _loaded_state(e: Evidence, so_far: np.ndarray) -> np.ndarray:
+    """What is loaded beyond as many tensors of each size as there are parameters of that size elsewhere, which come
+    first in a checkpoint, where no other optimizer state is: ``load_state_dict()`` uses it as it is.
+    """
+    result = np.zeros(len(e.size), np.uint8)
+    loaded = np.flatnonzero((e.codes == PARAMETER) & e.loaded & (e.size > _NUMBER))
+    stays = (e.free < 0) | (e.free > e.alloc[loaded].max(initial=0))  # those of a model before are gone
+    state = (e.codes == OPTIMIZER_STATE) | (so_far == OPTIMIZER_STATE)
+    sizes, counts = np.unique(e.size[(e.codes == PARAMETER) & ~e.loaded & stays], return_counts=True)
+    loaded = loaded[np.lexsort((e.alloc[loaded], e.size[loaded]))]
+    size = e.size[loaded]
+    if (state & stays).any() or not len(sizes) or not np.isin(size, sizes).all():
+        return result
+    first = np.searchsorted(size, size)
+    models = counts[np.searchsorted(sizes, size)]
+    copies = (np.searchsorted(size, size, "right") - first) / models
+    if (copies == copies[:1]).all():  # of the model, of its state, or of both
+        result[loaded[np.arange(len(size)) - first >= models]] = OPTIMIZER_STATE
+    return result
+
+
 def _data(e: Evidence, so_far: np.ndarray) -> np.ndarray:
     """Not of the size of a weight or a gradient."""
     mine = resident_data(e) & (e.codes == 0) & (so_far == 0)
@@ -236,6 +259,7 @@ _RULES: dict[str, tuple[Callable[[Evidence, np.ndarray], np.ndarray], tuple[str,
     "transformer": (_transformer, (INFERENCE, GRAPH_DROPPED, UNKNOWN)),
     "weight clones": (_clones, KINDS),
     "own state": (_own_state, (TRAINING,)),
+    "loaded state": (_loaded_state, (TRAINING,)),
     "data": (_data, (TRAINING,)),
     "constructor": (_constructor, KINDS),
 }

@@ -43,7 +43,7 @@ class Evidence(Struct, frozen=True):
 
     allocated: Int64 bytes at each position. activity: of ``activity.KINDS``. reserved_start: bytes reserved when
     recording started. probable: UInt8, the category that an uncertain stack has in most programs, whose ``codes`` are
-    0: what is built by a constructor. named: Bool, whether the recorder said what it is.
+    0: what is built by a constructor. named: Bool, whether the recorder said what it is. loaded: Bool, from a file.
     """
 
     addr: np.ndarray
@@ -58,6 +58,7 @@ class Evidence(Struct, frozen=True):
     reserved_start: int
     probable: np.ndarray
     named: np.ndarray
+    loaded: np.ndarray
 
 
 def recorded_pairs(events: pl.DataFrame, alloc: np.ndarray, requested: np.ndarray, free: np.ndarray) -> np.ndarray:

@@ -56,7 +56,7 @@ class StackPhases(Struct, frozen=True, dict=True):
 @memoize
 def stack_phases(recording: Recording) -> StackPhases:
     """The phases of every stack of a recording. Patterns run once per distinct frame."""
-    frame_phase, frame_always, frame_uncertain = _frame_phases(recording.frames)
+    frame_phase, marked = _frame_phases(recording.frames)
     stacks = len(recording.stack_offsets) - 1
     innermost, running = np.zeros(stacks, np.uint8), np.zeros(stacks, np.uint8)
     depth, uncertain = np.full(stacks, NOWHERE, np.int32), np.zeros(stacks, bool)
@@ -67,21 +67,28 @@ def stack_phases(recording: Recording) -> StackPhases:
     stack = np.searchsorted(recording.stack_offsets, place, "right") - 1
     first, at = np.unique(stack, return_index=True)
     innermost[first] = phase[place[at]]
-    uncertain[first] = frame_uncertain[recording.stack_frames[place[at]]]
+    frames = recording.stack_frames[place]
+    uncertain[first] = ~marked["certain"][frames[at]]
     depth[first] = place[at] - recording.stack_offsets[first]
     if len(at):
         running[first] = np.bitwise_or.reduceat(np.left_shift(1, phase[place]).astype(np.uint8), at)
-    always = frame_always[recording.stack_frames[place]]
+    # A helper is of the optimizer's step that it runs in directly.
+    own = np.flatnonzero(~marked["helper"][frames])
+    inner, outer = np.unique(stack[own], return_index=True)
+    steps = inner[phase[place[own[outer]]] == OPTIMIZER_STEP]
+    innermost[steps] = OPTIMIZER_STEP
+    always = marked["always"][frames]
     innermost[stack[always]] = phase[place[always]]
     return StackPhases(innermost, running, depth, uncertain)
 
 
-def _frame_phases(frames: pl.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """UInt8 phase per row of ``frames``, by the first rule that matches, whether that rule decides ``always``, and
-    whether it is not ``certain``.
+def _frame_phases(frames: pl.DataFrame) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """UInt8 phase per row of ``frames``, by the first rule that matches, and Bool per row what that rule is:
+    ``always``, ``certain`` or ``helper``.
     """
     file, name = frames["filename"].str.replace_all("\\", "/", literal=True), frames["name"]
-    phase, always, uncertain = np.zeros(len(frames), np.uint8), *(np.zeros(len(frames), bool) for _ in range(2))
+    phase = np.zeros(len(frames), np.uint8)
+    marked = {flag: np.full(len(frames), flag == "certain") for flag in ("always", "certain", "helper")}
     is_open = np.ones(len(frames), bool)
     for rule in _rules():
         matches = is_open.copy()
@@ -89,10 +96,10 @@ def _frame_phases(frames: pl.DataFrame) -> tuple[np.ndarray, np.ndarray, np.ndar
             if pattern:
                 matches &= column.str.contains(pattern).to_numpy()
         phase[matches] = PHASES.index(rule["phase"])
-        always[matches] = rule.get("always", False)
-        uncertain[matches] = not rule.get("certain", True)
+        for flag, of_frame in marked.items():
+            of_frame[matches] = rule.get(flag, flag == "certain")
         is_open &= ~matches
-    return phase, always, uncertain
+    return phase, marked
 
 
 @functools.cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from snapreport.integers import is_among
 from snapreport.timeline.life_phases import Evidence
 from snapreport.timeline.phases import FORWARD, NONE
 
@@ -12,6 +13,8 @@ _MIN_CACHE_BYTES = 1 << 16  # bytes: lists of token numbers also grow
 _MIN_PART = 1 << 12  # bytes of what one pass adds to a cache
 _MIN_LAYERS, _MIN_WORK = 4, 32
 _EARLY_SHARE = 0.25  # of the allocations of forward passes
+_MAX_REPLACING = 4  # events between the birth of a larger block and the free of the one it was made from
+_MIN_REPLACED = 0.8  # of a line's blocks: a request that has ended frees its last ones
 _MIN_GENERATIONS = 2
 _NEVER_FREED = 2**31 - 1
 
@@ -43,7 +46,8 @@ def growing_caches(e: Evidence) -> np.ndarray:
     """Bool per allocation: whether it is keys or values that forward passes concatenate, token by token.
 
     One line allocates blocks of one size, larger by a constant number of bytes in each following pass; and blocks of
-    one pass live until those of the next replace them. Scores also grow, but do not outlive a pass.
+    one pass live until those of the next replace them. Scores also grow, but do not outlive a pass. Where requests with
+    caches of their own take turns, see :func:`_replaced`.
     """
     found = np.zeros(len(e.size), bool)
     rows = np.flatnonzero((e.alloc >= 0) & (e.lives.born == FORWARD) & (e.stack > 0) & (e.size >= _MIN_CACHE_BYTES))
@@ -53,7 +57,31 @@ def growing_caches(e: Evidence) -> np.ndarray:
     table = table.with_columns(free=pl.Series(e.free[table["row"].to_numpy()]))
     stays = (pl.col("free") < 0) | (pl.col("free") >= pl.col("limit"))
     found[table.filter(stays)["row"].to_numpy()] = True
+    found[_replaced(rows, e)] = True
     return found
+
+
+def _replaced(rows: np.ndarray, e: Evidence) -> np.ndarray:
+    """Those of ``rows`` whose line frees nearly every block just after it has made another, larger by a constant number
+    of bytes, and has made blocks of other layers between the two.
+    """
+    table = pl.DataFrame({"row": rows, "stack": e.stack[rows], "size": e.size[rows], "alloc": e.alloc[rows]})
+    table = table.sort("alloc").with_columns(number=pl.col("row").cum_count().over("stack").cast(pl.Int64))
+    freed = table.with_columns(free=pl.Series(e.free[table["row"].to_numpy()])).filter(pl.col("free") >= 0)
+    later = table.select("stack", "alloc", size_after="size", number_after="number")
+    pairs = freed.sort("free").join_asof(
+        later, left_on="free", right_on="alloc", by="stack", suffix="_after", check_sortedness=False
+    )
+    pairs = pairs.with_columns(added=pl.col("size_after") - pl.col("size"))
+    is_next = (pl.col("free") - pl.col("alloc_after") <= _MAX_REPLACING) & (
+        pl.col("number_after") - pl.col("number") > _MIN_LAYERS
+    )
+    most = pl.col("added").mode().min()
+    lines = pairs.group_by("stack").agg(n=pl.len(), added=most, alike=(is_next & (pl.col("added") == most)).sum())
+    lines = lines.filter(
+        (pl.col("alike") >= _MIN_WORK) & (pl.col("alike") >= _MIN_REPLACED * pl.col("n")) & (pl.col("added") > 0)
+    )
+    return rows[is_among(e.stack[rows], lines["stack"].to_numpy())]
 
 
 def _growing(rows: np.ndarray, e: Evidence) -> pl.DataFrame:

@@ -19,6 +19,7 @@ from snapreport.timeline.annotations import clock_of, regions_of_all
 from snapreport.timeline.frame_search import frames_matching
 from snapreport.timeline.lifetimes import ALLOC, action_codes, allocates
 from snapreport.timeline.own_code import own_frames
+from snapreport.timeline.phases import BACKWARD, stack_phases
 
 SOURCES = ("recorder", "annotation", "metadata", "optimizer", "stack")
 STEPS_SCHEMA: dict[str, pl.DataType] = {
@@ -175,14 +176,22 @@ def _from_optimizer(recording: Recording, spans: pl.DataFrame, events: pl.DataFr
         has_any = (place >= 0) & (births[np.maximum(place, 0)] >= first) if len(births) else np.zeros(len(last), bool)
         caller = np.full(len(last), -1, np.int64)
         caller[has_any] = own_frames(recording)[stack[births[place[has_any]]]]
+        # A backward pass whose hooks step each parameter has many calls of one step.
+        others = births[~stack_phases(recording).runs(BACKWARD)[stack[births]]]
+        is_last = np.searchsorted(others, first[1:]) > np.searchsorted(others, last[:-1], "right")
+        if is_last.any():
+            last, caller = (column[np.append(is_last, True)] for column in (last, caller))
         return _ending_at(last[_of_last_optimizer(caller)], events, "optimizer")
     return _no_steps("optimizer")
 
 
 def _from_stacks(recording: Recording, events: pl.DataFrame) -> pl.DataFrame:
     stack = events["stack"].to_numpy()
-    births = np.flatnonzero(allocates(events) & (stack > 0))
+    every = np.flatnonzero(allocates(events) & (stack > 0))
+    backward = stack_phases(recording).runs(BACKWARD)
     for rule, of_optimizer in zip(_rules()["stack"], _optimizer_stacks(recording), strict=True):
+        # A backward pass whose hooks step each parameter has many calls of one step.
+        births = every[(of_optimizer | ~backward)[stack[every]]]
         mine = np.flatnonzero(of_optimizer[stack[births]])
         if not len(mine):
             continue

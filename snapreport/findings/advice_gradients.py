@@ -74,9 +74,11 @@ def untrained_gradients(context: AdviceContext) -> Advice | None:
     mask = untrained(context)
     size, weights = context.bytes_at_peak(mask), int(context.size[context.category("parameter")].sum())
     is_much = context.is_much(size)
-    if not is_much and size < max(_MIN_UNTRAINED_BYTES, _MIN_UNTRAINED_SHARE * weights):
+    of_graph = context.bytes_at_peak(_of_untrained(context, mask)) if mask.any() else 0
+    # Of augmentations with parameters of their own, which are trained by nothing, the gradients are a few numbers.
+    is_some = size >= max(_MIN_UNTRAINED_BYTES, _MIN_UNTRAINED_SHARE * weights)
+    if not (is_much or is_some or context.is_much(of_graph)):
         return None
-    of_graph = context.bytes_at_peak(_of_untrained(context, mask))
     goes = "Activations that only these gradients need go with them."
     if has_graph := context.is_much(of_graph):
         goes = sentence("{} are activations of a graph that only these gradients need.", context.share(of_graph))

@@ -37,8 +37,10 @@ _AT_ONCE = 2
 """Temporaries as large as a parameter that Adam has at a time with foreach=False: of one that is most of the model,
 they are more than those of foreach.
 """
-_USUAL_BYTES = 4
-"""Of a number in an optimizer's state whose type was not noted."""
+_USUAL_BYTES, _NARROW_BYTES = 4, 1
+"""Of a number in an optimizer's state whose type was not noted; of one in a state half as large as a parameter: 8 bits
+beside weights in 16. Of 16 beside 32 more could be saved, but the sizes are the same.
+"""
 _ADAM = "(?i)adam"
 """Other optimizers have no ready one of torchao in their place."""
 _REPLICATED = r"torch/nn/parallel/(parallel_apply|data_parallel|replicate)\.py"
@@ -112,10 +114,10 @@ def _optimizer_state(context: AdviceContext) -> Advice | None:
     size = context.bytes_at_peak(mask)
     if not context.trains or not context.is_much(size):
         return None
-    share, is_noted = _saved_in_8_bits(context, mask)
     sharded = context.occurs(
         context.frames(r"(?i)fsdp|fully_?shard|zero_?redundancy|deepspeed|distributed_?optim|distrib_optimizer")
     )
+    share, is_noted = _saved_in_8_bits(context, mask, is_whole=not sharded)
     devices = [
         device for device in context.snapshot.devices if device >= 0 and len(context.snapshot.events(device)) > 1
     ]
@@ -130,6 +132,8 @@ def _optimizer_state(context: AdviceContext) -> Advice | None:
             mask,
             1 - 1 / len(devices),
         )
+    if not context.is_much(int(share * size)):
+        return None
     ranks = "It is sharded already." if sharded else "With more than one GPU it can be sharded instead (FSDP)."
     types = "" if is_noted else "This assumes that it is in 32 bits today. "
     return Advice(
@@ -145,11 +149,16 @@ def _optimizer_state(context: AdviceContext) -> Advice | None:
     )
 
 
-def _saved_in_8_bits(context: AdviceContext, mask: np.ndarray) -> tuple[float, bool]:
-    """(share of the state's bytes that 8 bits a number save, whether the types of all that matters were noted)."""
+def _saved_in_8_bits(context: AdviceContext, mask: np.ndarray, *, is_whole: bool) -> tuple[float, bool]:
+    """(share of the state's bytes that 8 bits a number save, whether the types of all that matters were noted).
+    is_whole: the state is not sharded.
+    """
     mine = mask & context.at_peak
     size, width = context.size[mine], element_bytes(context)[mine]
-    saved = 1.0 - 1.0 / np.where(width > 0, width, _USUAL_BYTES)
+    parameters = np.unique(context.size[context.category("parameter")])
+    is_half = np.isin(2 * size, parameters) & ~np.isin(size, parameters) & is_whole
+    usual = np.where(is_half, _NARROW_BYTES, _USUAL_BYTES)
+    saved = 1.0 - 1.0 / np.where(width > 0, width, usual)
     return float((size * saved).sum() / size.sum()), not context.is_much(int(size[width == 0].sum()))
 
 

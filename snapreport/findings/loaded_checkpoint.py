@@ -20,7 +20,7 @@ class LoadedEvidence(AdviceEvidence, kw_only=True):
 
 def loaded_checkpoint(context: AdviceContext) -> Advice | None:
     """Loaded tensors, as many of each size as there are parameters of that size which were allocated elsewhere."""
-    loaded, live = context.frames(_LOADING)[context.stack], context.at_peak
+    loaded, live = context.frames(_LOADING)[context.stack] & ~context.category("optimizer state"), context.at_peak
     if not (loaded & live).any():
         return None
     parameters = np.sort(context.size[context.category("parameter") & live & ~loaded])

@@ -13,6 +13,7 @@ from snapreport.findings.graphs import born_in, freed_in
 from snapreport.findings.saving import bytes_of_spans, bytes_over_time, share_with_cost
 from snapreport.integers import is_among
 from snapreport.sentence import sentence
+from snapreport.timeline.phases import OPTIMIZER_STEP
 
 _ELEMENT_SIZES = (4, 2)
 _LAYER = (
@@ -39,7 +40,9 @@ def broadcast(context: AdviceContext) -> Advice | None:
     mask = np.zeros(len(context.size), bool)
     # Positions of T tokens in 64 bits may be as large as a norm's weights, and their square as what a lookup gives.
     of_data = ~context.category("parameter", "gradient", "optimizer state")
-    large = np.flatnonzero((size >= _MIN_BYTES) & ~context.frames(_LAYER)[stack] & (stack > 0))
+    # Neither predictions nor targets are in an optimizer's step, which may scale blocks of weights.
+    elsewhere = context.frames(_LAYER) | (context.phases.innermost == OPTIMIZER_STEP)
+    large = np.flatnonzero((size >= _MIN_BYTES) & ~elsewhere[stack] & (stack > 0))
     for bytes_of in _ELEMENT_SIZES:
         n = np.sqrt(size[large] / bytes_of).round().astype(np.int64)
         square = n * n * bytes_of == size[large]

@@ -6,6 +6,7 @@ import numpy as np
 
 from snapreport.findings.advice_births import births
 from snapreport.findings.advice_context import MIN_BYTES, Advice, AdviceContext
+from snapreport.findings.collected_outputs import collections
 from snapreport.findings.graphs import unknown_of_a_step
 from snapreport.findings.saving import bytes_over_time
 from snapreport.sentence import sentence
@@ -25,7 +26,7 @@ _BESIDE_LOGITS, _FEWEST_POSITIONS = 4, 16
 def chunked_loss(context: AdviceContext) -> Advice | None:
     if not context.trains and not (context.infers and context.occurs(context.frames(_CROSS_ENTROPY))):
         return None  # a softmax of logits alone may sample from them
-    mask = _loss_sized(context)
+    mask = _loss_sized(context) & ~collections(context)  # results that an evaluation keeps are as large
     if not (size := context.much_at_peak(mask)):
         return None
     what = "The logits, their softmax and the gradients of both hold" if context.trains else "Logits and softmax hold"

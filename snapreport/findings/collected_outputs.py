@@ -7,7 +7,7 @@ import polars as pl
 
 from snapreport.findings.advice_births import births
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, AdviceEvidence, remembered
-from snapreport.findings.graphs import backward_begins, born_in, dropped_graphs, forward_births
+from snapreport.findings.graphs import backward_begins, births_until, born_in, dropped_graphs, forward_births
 from snapreport.findings.live import names_of
 from snapreport.findings.retained_graphs import read_by_retained_graphs, retained_graphs
 from snapreport.findings.saving import share_of_lives
@@ -23,6 +23,8 @@ _LIKE_MOST = 0.2
 """Of the largest collection's bytes: smaller ones, as of targets, may stay."""
 _LARGE = 1 << 20
 """Bytes of a result that is concatenated to others: lists of numbers grow as well."""
+_MIN_SUMS = 0.5
+"""Of what a line allocates: Python frames give values and places of sorted sums the line of the sum."""
 _MAX_USES = 8
 """Allocations until which an output has been used and copied to the host."""
 
@@ -56,7 +58,10 @@ def collected_outputs(context: AdviceContext) -> Advice | None:
     fraction = share_of_lives(context.timeline, mine, starts)[0]
     if not fraction:
         return None
-    count, joined_bytes = int((context.stack[rows] == largest).sum()), int(context.size[joined].sum())
+    of_largest = rows[context.stack[rows] == largest]
+    count, joined_bytes = len(of_largest), int(context.size[joined].sum())
+    if len(np.unique(born_in(context)[of_largest])) > 1:  # over training steps, in each of several epochs
+        count, joined_bytes = int(context.at_peak[of_largest].sum()), context.bytes_at_peak(context.marked(joined))
     if is_extended:  # of an epoch, with the first result, which is concatenated to the second
         begun = born_in(context)[rows]
         count = int(((context.stack[rows] == largest) & (begun == begun[np.argmax(context.size[rows])])).sum()) + 1
@@ -89,13 +94,48 @@ def collections(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: results that a loop collects, and the tensors that join them. The batch does not change
     their size.
     """
-    return context.marked(*_collections(context), extended_results(context))
+    return context.marked(*_collections(context), extended_results(context), _joined_leaks(context))
+
+
+@remembered
+def _joined_leaks(context: AdviceContext) -> np.ndarray:
+    """Int64 rows of what is computed from all that a line leaks."""
+    return _joined(context, context.leaked)
+
+
+def _joined(context: AdviceContext, kept: np.ndarray) -> np.ndarray:
+    """Int64 rows of what the program concatenates all of a line's ``kept`` tensors (Bool per allocation) into, as large
+    as these together, and of what it computes from that while it is alive, as large, or twice as large: numbers and
+    their places when sorted.
+    """
+    mine = (context.born >= 0) & context.has_python & ~context.forward[context.stack] & (context.size >= _LARGE)
+    rows = np.flatnonzero(mine & ~kept)
+    found, is_sum = np.zeros(len(context.size), bool), np.zeros(len(rows), bool)
+    for stack in np.unique(context.stack[kept]).tolist():
+        alive = np.zeros((2, len(rows)), np.int64)  # tensors, and their bytes
+        of_line = np.flatnonzero(kept & (context.stack == stack))
+        for events, sign in ((context.born, 1), (context.freed, -1)):
+            order = of_line[np.argsort(events[of_line], kind="stable")]
+            before = np.searchsorted(events[order], context.born[rows])
+            alive += sign * np.stack([before, np.append(0, np.cumsum(context.size[order]))[before]])
+        is_sum |= (alive[0] > 1) & (alive[1] == context.size[rows])
+    # Where a line mostly allocates something else, it is a sum by chance.
+    _, line = np.unique(context.stack[rows], return_inverse=True)
+    is_sum &= (np.bincount(line, is_sum) >= _MIN_SUMS * np.bincount(line))[line]
+    for joined in rows[is_sum].tolist():
+        born, freed, size = context.born[joined], context.freed[joined], context.size[joined]
+        while_alive = (context.born[rows] >= born) & (context.born[rows] < freed)
+        found[rows[while_alive & is_among(context.size[rows], [size, 2 * size])]] = True
+    return np.flatnonzero(found)
 
 
 @remembered
 def _collections(context: AdviceContext) -> tuple[np.ndarray, np.ndarray]:
     """Int64 rows of results, and of what they are joined into."""
     rows = _collected(context)
+    if not len(rows):
+        rows = _over_steps(context)
+        return rows, _joined(context, context.marked(rows))
     # What they are joined into is as large as they all are; a line may compute something of each of them, too.
     sizes, counts = np.unique(context.size[rows], return_counts=True)
     last = int(context.born[rows].max(initial=0))
@@ -106,7 +146,7 @@ def _collections(context: AdviceContext) -> tuple[np.ndarray, np.ndarray]:
         np.flatnonzero((context.born > last) & np.isin(context.size, sizes * counts)),
         while_all[np.isin(n[line], counts)],
     )
-    return rows, joined
+    return rows, np.union1d(joined, _joined(context, context.marked(rows)))
 
 
 @remembered
@@ -181,6 +221,29 @@ def _collected(context: AdviceContext) -> np.ndarray:
         lines = lines.filter(_without_graph(context, lines))
     lines = lines.filter(pl.col("n") * pl.col("size") >= _LIKE_MOST * (pl.col("n") * pl.col("size")).max())
     return table.join(lines, on=["epoch", "stack", "size"], how="semi")["row"].to_numpy()
+
+
+def _over_steps(context: AdviceContext) -> np.ndarray:
+    """Int64 rows of results that a program keeps over several training steps, and frees together: a metric's, until the
+    epoch has ended. Those that are alive at the end are of a line that has freed others so.
+    """
+    mine = context.category("activation", "temporary", "unknown", "input") & (context.born >= 0) & context.has_python
+    mine &= ~context.forward[context.stack] & (context.size >= _LARGE)
+    mine &= ~(dropped_graphs(context) | unused_graphs(context) | retained_graphs(context))
+    mine &= ~read_by_retained_graphs(context)
+    leaks = [leak.evidence.get("stacks", []) for leak in context.findings if leak.kind == "leak"]
+    rows = np.flatnonzero(mine & ~is_among(context.stack, [row["stack"] for stacks in leaks for row in stacks]))
+    rows = rows[_freed_by_program(context, rows)]
+    if context.timeline.activity.kind != TRAINING or not len(rows):
+        return np.zeros(0, np.int64)
+    last = len(context.timeline.events)
+    end = np.where(context.freed[rows] < last, births_until(context)[np.minimum(context.freed[rows], last - 1)], -1)
+    table = context.table(rows, end=end, step=born_in(context)[rows])
+    lines = table.group_by("stack", "size", "end").agg(n=pl.len(), steps=pl.col("step").n_unique())
+    lines = lines.filter(pl.col("steps") >= _MIN_OUTPUTS)
+    lines = lines.filter((pl.col("end") >= 0).any().over("stack", "size"))
+    lines = lines.filter(pl.col("n") * pl.col("size") >= _LIKE_MOST * (pl.col("n") * pl.col("size")).max())
+    return table.join(lines, on=["stack", "size", "end"], how="semi")["row"].to_numpy()
 
 
 def _without_graph(context: AdviceContext, lines: pl.DataFrame) -> pl.Series:

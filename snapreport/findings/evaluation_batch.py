@@ -18,7 +18,7 @@ backward passes: an evaluation runs after fewer."""
 
 def is_evaluation(context: AdviceContext, batch: np.ndarray) -> bool:
     """Whether most of ``batch`` (Bool per allocation) at the peak is of a pass that no backward pass follows."""
-    computed = batch & _evaluated(context) & context.forward[context.stack]
+    computed = batch & evaluated(context) & context.forward[context.stack]
     return not context.is_cut_off and context.bytes_at_peak(computed) > _MOST * context.bytes_at_peak(batch)
 
 
@@ -33,7 +33,7 @@ def keeps_graphs(context: AdviceContext, batch: np.ndarray) -> bool:
 
 
 @remembered
-def _evaluated(context: AdviceContext) -> np.ndarray:
+def evaluated(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: freed before the pass begins of which the next backward pass frees something. Nothing that
     is alive at the end, whose backward pass may not have been recorded; no graph that is dropped, as a teacher's in a
     training step; and nothing of a checkpoint, which computes again between two parts of a backward pass.
@@ -46,13 +46,14 @@ def _evaluated(context: AdviceContext) -> np.ndarray:
     saved &= ~elsewhere | retained_graphs(context)
     saved &= freed_in(context) > run
     begins = np.full(int(run.max(initial=0)) + 1, last, np.int64)
-    np.minimum.at(begins, run[saved], _pass_begins(context)[saved])
+    np.minimum.at(begins, run[saved], pass_begins(context)[saved])
     before = begins[run]
     passing = (context.born >= 0) & context.has_python & (context.born < before) & (freed <= before) & (freed < last)
     return np.asarray(passing & ~unused & ~context.frames(r"torch/utils/checkpoint\.py")[context.stack])
 
 
-def _pass_begins(context: AdviceContext) -> np.ndarray:
+@remembered
+def pass_begins(context: AdviceContext) -> np.ndarray:
     """Int64 per allocation: the event of the first that its forward pass made. Between two passes the program allocates
     outside of any: a batch, a loss.
     """
@@ -67,7 +68,7 @@ def _pass_begins(context: AdviceContext) -> np.ndarray:
 
 def evaluation_batch(context: AdviceContext, batch: np.ndarray) -> Advice | None:
     """``batch``: Bool per allocation, what grows with the batch, most of it of an evaluation."""
-    mask = batch & _evaluated(context)
+    mask = batch & evaluated(context)
     size = context.bytes_at_peak(mask)
     if not context.is_much(size // 2):
         return None

@@ -8,8 +8,10 @@ import numpy as np
 
 from snapreport.findings.advice_births import LINEAR, births
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
+from snapreport.findings.evaluation_batch import pass_begins
 from snapreport.findings.graphs import backward_passes, born_in, forward_births
 from snapreport.findings.repeated_layers import MAX_OUTPUT_RATIO
+from snapreport.integers import is_among
 from snapreport.number_format import share_text
 from snapreport.sentence import sentence
 from snapreport.timeline.phases import NONE
@@ -20,20 +22,25 @@ _MAX_USED_SHARE = 0.5
 _MIN_BYTES = 1 << 23
 # Words of a vocabulary, and least of them per unit of width: with fewer, as the 7.8 of LLaMA, other layers look alike.
 _MAX_WORDS, _LEAST_WORDS = 1 << 20, 8
+_INDEX = 8  # bytes of the number that argmax() returns
 _MAX_PASSES = 2  # live at the peak from one line: a line with more runs in every layer, as for queries and keys
 
 
 def full_logits(context: AdviceContext) -> Advice | None:
     """The output of a linear layer, then directly a copy of less than half of its rows, and nothing of its size
-    but its gradient: the vocabulary V is known from the layer's weight, V by C, and its input, rows by C.
+    but its gradient: the vocabulary V is known from the layer's weight, V by C, and its input, rows by C. Inference may
+    cast it to 32 bits first, and take the highest of each row, whose number has 64.
     """
     every = births(context)
     rows, size, stack = every.rows, every.size, every.stack
     linear = context.frames(LINEAR)[stack]
+    if context.infers:
+        is_cast = np.append(False, linear[:-1] & ~linear[1:] & (size[1:] == 2 * size[:-1]))
+        rows, size, stack, linear = (column[~is_cast] for column in (rows, size, stack, linear))
     function = context.function[stack]
     # A function without modules is not known to be a forward pass where little of what it makes is saved.
     by_program = context.by_program[stack]
-    by_program &= every.forward | (context.phases.innermost == NONE)[stack]
+    by_program &= (context.forward | (context.phases.innermost == NONE))[stack]
     live = np.bincount(context.stack[context.at_peak], minlength=int(context.stack.max(initial=0)) + 1)
     live = np.maximum(live, _most_runs(context))
     mask, share = np.zeros(len(context.size), bool), 1.0
@@ -53,9 +60,11 @@ def full_logits(context: AdviceContext) -> Advice | None:
         # Where no frame names the product, the same function selects from it.
         selected = ~linear[after] & (linear[at] | (function[after] == function[at]))
         few = size[after][selected & (size[after] % row == 0) & (size[after] <= _MAX_USED_SHARE * whole)] if row else []
-        if len(few):
-            mask |= (context.size == whole) & is_made
-            share = min(share, 1 - int(few[0]) / whole)
+        used = int(few[0]) // row if len(few) else _highest(context, size[after], stack[after]) if row else 0
+        if used and used <= _MAX_USED_SHARE * (whole // row):
+            # In inference with their copies in 32 bits, if there are any.
+            mask |= is_among(context.size, [whole, 2 * whole] if context.infers else [whole]) & is_made
+            share = min(share, 1 - used * row / whole)
     if not (bytes_ := context.much_at_peak(mask)):
         return None
     return Advice(
@@ -66,7 +75,7 @@ def full_logits(context: AdviceContext) -> Advice | None:
                 "Logits of all positions{gradient} hold {}, from {}. {} of them are used.",
                 context.share(bytes_),
                 context.first_line(mask),
-                share_text(int(1000 * (1 - share)), 1000),
+                share_text(round(10**6 * (1 - share)), 10**6),
                 gradient=" and their gradient" if context.trains else "",
             ),
             "head(hidden[positions]) computes the same numbers as head(hidden)[positions].",
@@ -78,6 +87,12 @@ def full_logits(context: AdviceContext) -> Advice | None:
         effort=ONE_LINE,
         line="logits = head(hidden[positions])",
     )
+
+
+def _highest(context: AdviceContext, size: np.ndarray, stack: np.ndarray) -> int:
+    """Rows of logits of which inference takes the highest next, outside of the forward pass: births after them."""
+    is_next = context.infers and len(size) > 0 and bool((~context.forward & context.by_program)[stack[0]])
+    return int(size[0]) // _INDEX if is_next and size[0] % _INDEX == 0 else 0
 
 
 def _few_follow(size: np.ndarray, linear: np.ndarray, function: np.ndarray) -> np.ndarray:
@@ -116,8 +131,11 @@ def _row(context: AdviceContext, row: int, whole: int) -> int:
     before = context.born < forward_births(context)[:1].max(initial=0)
     weights = np.unique(context.size[alive & (context.category("parameter") | before)])
     inputs = np.flatnonzero(alive & context.category("activation", "temporary"))
-    latest = context.size[inputs[np.argsort(-context.born[inputs], kind="stable")]].tolist()
-    least = max(latest[:_NEIGHBOURS], default=0) / MAX_OUTPUT_RATIO
+    inputs = inputs[np.argsort(-context.born[inputs], kind="stable")]
+    latest = context.size[inputs].tolist()
+    # Logits of the pass before may be alive, too.
+    of_pass = inputs[context.born[inputs] >= pass_begins(context)[row]][:_NEIGHBOURS]
+    least = max(context.size[of_pass].tolist() or latest[:_NEIGHBOURS], default=0) / MAX_OUTPUT_RATIO
     for hidden in dict.fromkeys(latest):
         if not max(least, 1 << 16) <= hidden < whole:
             continue

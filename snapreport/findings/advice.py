@@ -32,9 +32,11 @@ from snapreport.findings.full_logits import full_logits
 from snapreport.findings.model import FindingKind
 from snapreport.findings.one_hot import one_hot, one_hot_inputs
 from snapreport.findings.outer_product import broadcast, distance_chunks, distance_matrix
+from snapreport.findings.prefetched_batches import prefetched_batches
 from snapreport.findings.remedy_place import remedy_place
 from snapreport.findings.resident_data import data_on_device
 from snapreport.findings.saving import CLOSE_TO_PEAK, Saving, SavingRow, replay, together, whole_parts
+from snapreport.findings.weight_copies import weight_copies
 from snapreport.sentence import bytes_change, bytes_part, event_part, sentence
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
@@ -44,7 +46,8 @@ Rule = Callable[[AdviceContext], Advice | None]
 RULES: tuple[Rule, ...] = (
     # Mistakes that one line mends: what an expert looks for first.
     broadcast, one_hot, one_hot_inputs, collected_outputs, exception_holds, expanded_mask, full_logits,
-    distance_matrix, distance_chunks, data_on_device, frozen_base, cast_on_device, collected_weights,
+    distance_matrix, distance_chunks, data_on_device, prefetched_batches, frozen_base, cast_on_device,
+    collected_weights, weight_copies,
     *ATTENTION_RULES,
     *INFERENCE_RULES,
     *OPTIMIZER_RULES,

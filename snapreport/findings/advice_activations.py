@@ -150,6 +150,10 @@ def _several_graphs(context: AdviceContext) -> Advice | None:
     if not share:
         return None
     stay = sentence("The gradients of the first part, {}, stay allocated through the others.", bytes_part(gradients))
+    state = sentence(
+        "A state that the next pass reads, as in a recurrent network, needs `detach()` between the two, where "
+        "gradients then end."
+    )
     if waiting.failed:
         do = "Free the graph of each forward pass before the next"
         why = [
@@ -175,6 +179,7 @@ def _several_graphs(context: AdviceContext) -> Advice | None:
                 "If no pass uses another's output and the loss is a sum over passes, `backward()` on each part gives "
                 "the same gradients and needs one graph at a time."
             ),
+            *([state] if passes > MOST_PASSES else []),
             *([stay] if context.is_much(gradients) else []),
         ]
     return Advice(

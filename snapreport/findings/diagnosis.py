@@ -59,7 +59,9 @@ _CAUSES = {
     "distance-matrix": ("Differences of all pairs of vectors hold", "use `torch.cdist`"),
     "distance-chunks": ("Distances of all vectors to all others hold", "compute them in chunks of rows"),
     "collected-weights": ("Weights of copies of a model hold", "move each to the CPU or add it to a running sum"),
+    "weight-copies": ("Copies of the weights hold", "keep them on the CPU"),
     "cast-on-device": ("Weights that are cast on the device hold", "move them in the smaller type"),
+    "prefetched-batches": ("Batches on the device ahead of their steps hold", "copy fewer of them ahead"),
     "data-on-device": ("A data set on the device holds", "keep it in host memory"),
 }
 """Subject and verb of a rule's cause, and its remedy in a few words; a rule that is not here gives its title."""

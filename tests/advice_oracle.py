@@ -5,6 +5,7 @@ selects.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -98,6 +99,10 @@ def evidence(
         row["attempt_bytes"] = _largest_attempt(device)
     if "iterations" in told:
         row |= _collection([device.allocations[n] for n in change or {}])
+    if "batches" in told:  # of one line and size
+        alive = Counter((device.allocations[n].stack, device.allocations[n].size) for n in change or {}
+                        if device.allocations[n].lives_at(device.peak_event))  # fmt: skip
+        row["batches"] = alive[max(alive, key=lambda key: key[1])]
     if "retained_bytes" in told:
         row["retained_bytes"] = told[
             "retained_bytes"

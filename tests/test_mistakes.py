@@ -63,6 +63,13 @@ CASES = [
     ("shop", "fused", "foreach-optimizer"),
     ("requests", "delete", "previous-outputs"),  # lists of buffers, which one line makes
     ("epochs", "cpu", "collected-outputs"),  # concatenated, after each iteration
+    ("interleaved", "last", "full-logits"),  # cast to 32 bits, and the highest of one row taken
+    ("queued", "few", "prefetched-batches"),
+    ("best", "cpu", "weight-copies"),
+    ("merged", "wait", "weight-copies"),  # versions of a model that serves
+    ("measured", "cpu", "collected-outputs"),  # over training steps
+    ("resumed", "delete", "loaded-checkpoint"),  # beside a state that was loaded and is in use
+    ("resumed", "host", "loaded-checkpoint"),
 ]
 RECORDED = Path(__file__).parent / "recordings" / "mistakes"
 MIB = 1 << 20
@@ -125,6 +132,64 @@ def test_results_of_an_epoch_neither_grow_with_the_batch_nor_go_before_the_next(
     given = advice(recorded(torch, folder, "epochs", ""))
     assert next(iter(given)) == "collected-outputs" and not {"accumulation", "previous-outputs"} & set(given)
     assert "results of 8 iterations" in " ".join(given["collected-outputs"].detail)
+
+
+@pytest.mark.parametrize("torch", fake_torch.parameters())
+def test_what_is_computed_from_all_results_does_not_halve_with_the_batch(
+    torch: fake_torch.FakeTorch, folder: Path
+) -> None:
+    """All of them are concatenated and sorted: as much again, and twice as much for the places."""
+    snapshot = recorded(torch, folder, "never_reset", "")
+    given = advice(snapshot)
+    assert "accumulation" not in given
+    assert given["collected-outputs"].evidence["at_peak_bytes"] >= 0.9 * snapshot.timeline(0).peak_bytes
+
+
+@pytest.mark.parametrize("torch", fake_torch.parameters())
+def test_caches_of_requests_that_take_turns_are_caches(torch: fake_torch.FakeTorch, folder: Path) -> None:
+    """Each is replaced by one that is a token longer, after those of other layers and requests."""
+    rows = recorded(torch, folder, "interleaved", "").allocations(0, with_stacks=True)
+    of_caches = rows.filter((pl.col("category").cast(pl.String) == "kv cache") & (pl.col("size") >= MIB // 8))
+    layers, requests, tokens = 4, 4, 24
+    assert len(of_caches) == 2 * layers * requests * tokens
+
+
+@pytest.mark.parametrize("torch", fake_torch.parameters())
+def test_state_in_8_bits_and_what_an_optimizer_pads_are_no_activations_to_halve(
+    torch: fake_torch.FakeTorch, folder: Path
+) -> None:
+    snapshot = recorded(torch, folder, "eight_bits", "")
+    sizes = dict(snapshot.allocations(0).group_by(pl.col("category").cast(pl.String)).agg(pl.col("size").max()).rows())
+    largest = 4 * 1024 * 1024 * 2  # of the parameters, in 16 bits
+    assert sizes["parameter"] == largest and sizes["optimizer state"] == largest // 2 and sizes["activation"] < MIB
+    assert not {"optimizer-state", "evaluation-batch", "accumulation", "broadcast"} & set(advice(snapshot))
+
+
+@pytest.mark.parametrize("torch", fake_torch.parameters())
+@pytest.mark.parametrize("stacks", ["python", "all"])
+def test_a_backward_pass_that_steps_each_parameter_is_one_step(
+    torch: fake_torch.FakeTorch, folder: Path, stacks: str
+) -> None:
+    out = folder / f"{torch.version} stepped {stacks}.pickle"
+    assert torch.run(PROGRAMS / "remedy_pairs.py", out, "stepped_in_backward", FAKE_GPU_GIB=24, STACKS=stacks).code == 0
+    assert len(snapreport.load(out).steps(0)) == 5
+
+
+@pytest.mark.parametrize("torch", fake_torch.parameters())
+def test_parameters_of_augmentations_need_no_graph(torch: fake_torch.FakeTorch, folder: Path) -> None:
+    """Their gradients are a few numbers, and the graph that they need is most of the peak."""
+    given = advice(recorded(torch, folder, "augmented", ""))["untrained-gradients"]
+    assert "are activations of a graph that only these gradients need" in " ".join(given.detail)
+    assert "untrained-gradients" not in advice(recorded(torch, folder, "augmented", "freeze"))
+
+
+@pytest.mark.parametrize("torch", fake_torch.parameters())
+def test_state_that_a_checkpoint_brings_is_optimizer_state(torch: fake_torch.FakeTorch, folder: Path) -> None:
+    weights = 4 * sum(a * b + b for a, b in ((256, 2048), (2048, 2048), (2048, 256)))
+    for remedy in ("", "delete", "host"):
+        state = recorded(torch, folder, "resumed", remedy).allocations(0)
+        state = state.filter(pl.col("category").cast(pl.String) == "optimizer state")
+        assert state["size"].sum() == weights, remedy
 
 
 @pytest.mark.parametrize("torch", fake_torch.parameters())

@@ -30,6 +30,7 @@ FINDINGS = Path(snapreport.__file__).parent / "findings"
 CAUSES = {
     "adam": "offload optimizer-state foreach-optimizer",
     "adapters": "frozen-base",
+    "best": "weight-copies",
     "categorical": "one-hot-inputs",
     "chat": "kv-cache",
     "categorical_native": "one-hot-inputs",
@@ -53,6 +54,7 @@ CAUSES = {
     "outputs": "previous-outputs mixed-precision",
     "predictions": "collected-outputs LeakEvidence",
     "queue": "no-grad",
+    "queued": "prefetched-batches",
     "regression": "broadcast",
     "replaced": "second-model",
     "retried": "OomEvidence exception-holds",

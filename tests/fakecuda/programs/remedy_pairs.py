@@ -13,6 +13,7 @@ import pairs.aligned
 import pairs.habits
 import pairs.hasty
 import pairs.impolite
+import pairs.keepers
 import pairs.laboratory
 import pairs.language
 import pairs.mistakes

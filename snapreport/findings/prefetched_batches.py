@@ -58,7 +58,8 @@ def prefetched_batches(context: AdviceContext) -> Advice | None:
         mask,
         fraction,
         effort=ONE_LINE,
-        line="queue = queue.Queue(maxsize=2)",
+        line="batches = queue.Queue(maxsize=2)",
+        place="where the queue is created",
         evidence=BatchesEvidence(batches=len(alive)),
     )
 

@@ -190,8 +190,10 @@ def _from_stacks(recording: Recording, events: pl.DataFrame) -> pl.DataFrame:
     every = np.flatnonzero(allocates(events) & (stack > 0))
     backward = stack_phases(recording).runs(BACKWARD)
     for rule, of_optimizer in zip(_rules()["stack"], _optimizer_stacks(recording), strict=True):
-        # A backward pass whose hooks step each parameter has many calls of one step.
-        births = every[(of_optimizer | ~backward)[stack[every]]]
+        births = every
+        if (of_optimizer & backward)[stack[every]].any():
+            # Hooks of the backward pass step each parameter: many calls of one step.
+            births = every[(of_optimizer | ~backward)[stack[every]]]
         mine = np.flatnonzero(of_optimizer[stack[births]])
         if not len(mine):
             continue

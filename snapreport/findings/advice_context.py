@@ -262,7 +262,7 @@ class AdviceContext:
         return int(self.size[mask & self.at_peak].sum())
 
     def much_at_peak(self, mask: np.ndarray) -> int:
-        """Bytes of these allocations at the peak; 0 where they are not worth an advice."""
+        """Bytes of these allocations at the peak; 0 where they are not worth advice."""
         size = self.bytes_at_peak(mask)
         return size if self.is_much(size) else 0
 
@@ -295,7 +295,7 @@ class AdviceContext:
         return sentence("{} ({share} of {whole})", bytes_part(size), share=share, whole=whole)
 
     def is_much(self, size: int) -> bool:
-        """Whether so many bytes of the peak are worth an advice."""
+        """Whether so many bytes of the peak are worth advice."""
         return size >= max(MIN_BYTES, MIN_SHARE * self.timeline.peak_bytes)
 
     @cached_property

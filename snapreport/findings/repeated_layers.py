@@ -15,6 +15,7 @@ from snapreport.findings.advice_context import AdviceContext, remembered
 from snapreport.findings.graphs import backward_allocations, born_in, saved_for_backward
 from snapreport.findings.saving import bytes_of_spans
 from snapreport.integers import following, is_among
+from snapreport.reading.noise import PYTHON, recorded_flags
 from snapreport.timeline.phases import FORWARD
 
 FEWEST_LAYERS = 4
@@ -170,8 +171,9 @@ def _stacks_between_layers(context: AdviceContext, lines: pl.DataFrame) -> np.nd
     at one line: a U-Net that concatenates what a level's module reads. A layer's own function calls several.
     """
     recording, stacks = context.snapshot.recording, lines.sort("first")["stack"].to_list()
-    # Outermost first: frames, and the functions they are in.
-    frames = {stack: recording.stack(stack)[::-1] for stack in stacks}
+    is_python = recorded_flags(recording) & PYTHON > 0
+    # Outermost first: frames, and the functions they are in. C++ frames between them differ by operator.
+    frames = {stack: [frame for frame in recording.stack(stack)[::-1] if is_python[frame]] for stack in stacks}
     functions = {stack: context.function_of_frame[frames[stack]] for stack in stacks}
     shortest = min(map(len, functions.values()))
     alike = np.array([[functions[stack][at] for at in range(shortest)] for stack in stacks])

@@ -68,6 +68,7 @@ CASES = [
     ("best", "cpu", "weight-copies"),
     ("merged", "wait", "weight-copies"),  # versions of a model that serves
     ("measured", "cpu", "collected-outputs"),  # over training steps
+    ("never_reset", "cpu", "collected-outputs"),  # all of them sorted after each epoch
     ("resumed", "delete", "loaded-checkpoint"),  # beside a state that was loaded and is in use
     ("resumed", "host", "loaded-checkpoint"),
 ]
@@ -143,6 +144,16 @@ def test_what_is_computed_from_all_results_does_not_halve_with_the_batch(
     given = advice(snapshot)
     assert "accumulation" not in given
     assert given["collected-outputs"].evidence["at_peak_bytes"] >= 0.9 * snapshot.timeline(0).peak_bytes
+
+
+@pytest.mark.parametrize("torch", fake_torch.parameters())
+def test_what_is_computed_from_all_that_leaks_goes_with_the_leak(torch: fake_torch.FakeTorch, folder: Path) -> None:
+    """The leak's results go to the CPU, or each epoch needs its own."""
+    [leak] = [one for one in findings(recorded(torch, folder, "never_reset", "")) if one.kind == "leak"]
+    promised = {"cpu": leak.evidence["saving"]["peak_bytes"], "reset": leak.evidence["needed_peak_bytes"]}
+    for remedy, peak in promised.items():
+        measured = recorded(torch, folder, "never_reset", remedy).timeline(0).peak_bytes
+        assert abs(peak - measured) <= CLOSE * measured
 
 
 @pytest.mark.parametrize("torch", fake_torch.parameters())

@@ -8,6 +8,7 @@ import polars as pl
 from snapreport.findings.advice_births import births
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, AdviceEvidence, remembered
 from snapreport.findings.graphs import backward_begins, births_until, born_in, dropped_graphs, forward_births
+from snapreport.findings.joined_results import LARGE, joined_results
 from snapreport.findings.live import names_of
 from snapreport.findings.retained_graphs import read_by_retained_graphs, retained_graphs
 from snapreport.findings.saving import share_of_lives
@@ -21,10 +22,6 @@ _MIN_OUTPUTS = 4
 _MIN_SHARE = 0.9
 _LIKE_MOST = 0.2
 """Of the largest collection's bytes: smaller ones, as of targets, may stay."""
-_LARGE = 1 << 20
-"""Bytes of a result that is concatenated to others: lists of numbers grow as well."""
-_MIN_SUMS = 0.5
-"""Of a line's allocations: one that sorts its sum allocates places as well."""
 _MAX_USES = 8
 """Allocations until which an output has been used and copied to the host."""
 
@@ -104,48 +101,9 @@ def _joined_leaks(context: AdviceContext) -> np.ndarray:
 
 
 def _joined(context: AdviceContext, results: np.ndarray) -> np.ndarray:
-    """Int64 rows of what the program concatenates all of a line's ``results`` (Bool per allocation) into, as large
-    as these together, and of what it computes from that while it is alive, as large, or twice as large: numbers and
-    their places when sorted.
-    """
-    mine = (context.born >= 0) & context.has_python & ~context.forward[context.stack] & (context.size >= _LARGE)
-    rows = np.flatnonzero(mine & ~results)
-    of_line = np.flatnonzero(results)
-    stack, events = np.tile(context.stack[of_line], 2), np.append(context.born[of_line], context.freed[of_line])
-    order = np.lexsort((events, stack))
-    stack, events = stack[order], events[order]
-    sign = np.repeat([1, -1], len(of_line))[order]
-    count, size = np.cumsum(sign), np.cumsum(sign * np.tile(context.size[of_line], 2)[order])
-    # From after one of a line's births and frees to its next; after its last none is alive.
-    several = np.flatnonzero((count > 1)[:-1] & (stack[1:] == stack[:-1]))
-    is_sum = _born_during(context, rows, size[several], events[several] + 1, events[several + 1] + 1)
-    # Where a line mostly allocates something else, it is a sum by chance.
-    _, line = np.unique(context.stack[rows], return_inverse=True)
-    is_sum &= (np.bincount(line, is_sum) >= _MIN_SUMS * np.bincount(line))[line]
-    joined = np.repeat(rows[is_sum], 2)
-    sizes = context.size[joined] * np.tile([1, 2], len(joined) // 2)
-    during = _born_during(context, rows, sizes, context.born[joined], context.freed[joined])
-    return np.asarray(rows[during])
-
-
-def _born_during(
-    context: AdviceContext, rows: np.ndarray, sizes: np.ndarray, begin: np.ndarray, end: np.ndarray
-) -> np.ndarray:
-    """Bool per row: whether it has one of ``sizes`` (bytes) and is allocated from its ``begin`` until before its
-    ``end`` (event indices).
-    """
-    # Sizes and events as one number, which is sorted: 60,000 sums, each compared to all rows, took 220 s.
-    known, size = np.unique(context.size[rows], return_inverse=True)
-    of_size = np.searchsorted(known, sizes)
-    found = np.flatnonzero(np.isin(sizes, known))
-    first = (of_size * (len(context.timeline.events) + 2))[found]
-    keys = size * (len(context.timeline.events) + 2) + context.born[rows]
-    order = np.argsort(keys)
-    starts, ends = (np.searchsorted(keys[order], first + event[found]) for event in (begin, end))
-    covered = np.bincount(starts, minlength=len(rows) + 1) - np.bincount(ends, minlength=len(rows) + 1)
-    during = np.zeros(len(rows), bool)
-    during[order] = np.cumsum(covered)[:-1] > 0
-    return during
+    """Int64 rows of what is computed from all of a line's ``results`` (Bool per allocation), in no forward pass."""
+    others = (context.born >= 0) & context.has_python & ~context.forward[context.stack] & ~results
+    return joined_results(context.timeline, results, others)
 
 
 @remembered
@@ -175,7 +133,7 @@ def extended_results(context: AdviceContext) -> np.ndarray:
     right after. A backward pass frees none: else they are of its graph.
     """
     mine = context.category("activation", "temporary", "unknown") & (context.born >= 0) & context.has_python
-    mine &= (context.phases.innermost == NONE)[context.stack] & (context.size >= _LARGE)
+    mine &= (context.phases.innermost == NONE)[context.stack] & (context.size >= LARGE)
     rows = np.flatnonzero(mine)
     if context.timeline.activity.kind != TRAINING or not len(rows):
         return np.zeros(0, np.int64)
@@ -247,7 +205,7 @@ def _over_steps(context: AdviceContext) -> np.ndarray:
     epoch has ended. Those that are alive at the end are of a line that has freed others so.
     """
     mine = context.category("activation", "temporary", "unknown", "input") & (context.born >= 0) & context.has_python
-    mine &= ~context.forward[context.stack] & (context.size >= _LARGE)
+    mine &= ~context.forward[context.stack] & (context.size >= LARGE)
     mine &= ~(dropped_graphs(context) | unused_graphs(context) | retained_graphs(context))
     mine &= ~read_by_retained_graphs(context)
     leaks = [leak.evidence.get("stacks", []) for leak in context.findings if leak.kind == "leak"]

@@ -32,13 +32,15 @@ class LeakEvidence(Evidence):
     the end of the last; ``staircase``: the lowest live bytes of each. ``needed_peak_bytes``: the peak if each
     repetition keeps its part until the next one allocates its own. ``replaced``: one tensor that becomes larger. The
     ``stacks`` of other places than its own are computed from it, ``saving`` leaves out earlier copies too, and a
-    repetition's part is what it adds. ``preallocated_peak_bytes``: the peak where that tensor has its last size from
+    repetition's part is what it adds. ``joined_bytes``: at the peak, of what is computed from all of them, which
+    ``saving`` leaves out as well. ``preallocated_peak_bytes``: the peak where that tensor has its last size from
     the start; 0 where it is not copied.
     """
 
     bytes_per_step: int
     live_bytes: int
     live_count: int
+    joined_bytes: int
     every: int
     unit: str
     freed_bytes: int
@@ -124,6 +126,10 @@ def leak_detail(
             share = "all" if evidence["freed_bytes"] == evidence["live_bytes"] else "some"
             fate = sentence("{share} of them were freed only after the last {unit}", share=share, unit=unit)
         lines.append(sentence("It made {}; {fate}.", plural(evidence["live_count"], "allocation"), fate=fate))
+    if evidence["joined_bytes"]:
+        lines.append(
+            sentence("What is computed from all of them takes {} at the peak.", bytes_part(evidence["joined_bytes"]))
+        )
     places: dict[str, int] = {}
     for row in evidence["stacks"]:
         places[row["place"]] = places.get(row["place"], 0) + row["bytes_per_step"]

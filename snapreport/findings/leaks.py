@@ -14,18 +14,21 @@ from snapreport.findings.allocation_growth import GrowingStack, LoopMemory, sing
 from snapreport.findings.basis import basis_of
 from snapreport.findings.common_caller import common_caller
 from snapreport.findings.failed_requests import ends_in_failure, failures, with_failed_requests
+from snapreport.findings.joined_results import joined_results
 from snapreport.findings.leak_sentences import ONE_CAUSE, LeakEvidence, LeakStackRow, leak_detail, leak_title
-from snapreport.findings.live import Names, by_category
+from snapreport.findings.live import Names, by_category, live_at
 from snapreport.findings.loop_lines import outside_modules
 from snapreport.findings.lowest_live import lowest_live
 from snapreport.findings.model import Finding, FindingKind
 from snapreport.findings.reference_cycles import CycleEvidence
 from snapreport.findings.repetition import FEWEST, Repetitions
-from snapreport.findings.saving import SavingRow, peak_without, peak_without_spans
-from snapreport.findings.selection import any_of, stack_term
+from snapreport.findings.saving import SavingRow, bytes_over_time, peak_without, peak_without_spans
+from snapreport.findings.selection import any_of, select, stack_term
 from snapreport.number_format import count_text, plural
 from snapreport.sentence import bytes_part, sentence
 from snapreport.timeline.build import DeviceTimeline
+from snapreport.timeline.own_code import python_calls
+from snapreport.timeline.phases import FORWARD, stack_phases
 
 MOST = 10
 TOO_FEW_STEPS = "Too few steps to detect a leak: record at least four."
@@ -155,12 +158,20 @@ def _leak(loop: LoopMemory, names: Names, group: Sequence[GrowingStack], all_lea
     # Without a tensor that is replaced, its earlier copies are not allocated either.
     counted = with_failed_requests(timeline)
     leaked = _traced(counted, stacks) if replaced else remaining
+    joined = counted.allocations[[] if replaced else _joined(counted, remaining)]
+    of_leaked: str = of_stacks if replaced else query
+    if len(joined):
+        leaked = pl.concat([remaining.select("id", "size", "alloc_event"), joined.select("id", "size", "alloc_event")])
+        mask = np.zeros(len(counted.allocations), bool)
+        mask[leaked["id"].to_numpy()] = True
+        of_leaked, _ = select(timeline, mask[: len(timeline.allocations)])
     limit = device_limit(timeline)
     stairs = _staircase(timeline, stacks, repetitions)
     evidence = LeakEvidence(
         bytes_per_step=_per_repetition(group),
         live_bytes=size,
         live_count=len(remaining),
+        joined_bytes=int(live_at(joined, counted.peak_event)["size"].sum()),
         every=group[0].every,
         unit=repetitions.unit,
         freed_bytes=int(remaining["size"].filter(freed).sum()),
@@ -181,10 +192,10 @@ def _leak(loop: LoopMemory, names: Names, group: Sequence[GrowingStack], all_lea
             )
             for growth in group
         ],
-        saving=_saving(counted, leaked, of_stacks if replaced else query),
+        saving=_saving(counted, leaked, of_leaked),
         needed_peak_bytes=_peak_of_added(counted, leaked, repetitions)
         if replaced
-        else _peak_with_one_each(counted, remaining, repetitions),
+        else _peak_with_one_each(counted, remaining, repetitions, joined, _per_repetition(group) * group[0].every),
         preallocated_peak_bytes=_peak_preallocated(counted, remaining, group) if group[0].copied else 0,
     )
     return Finding(
@@ -244,9 +255,23 @@ def _saving(timeline: DeviceTimeline, leaked: pl.DataFrame, query: str) -> Savin
     )
 
 
-def _peak_with_one_each(timeline: DeviceTimeline, leaked: pl.DataFrame, repetitions: Repetitions) -> int:
+def _joined(timeline: DeviceTimeline, leaked: pl.DataFrame) -> np.ndarray:
+    """Int64 rows of what is computed from all of ``leaked`` so far, in no module's forward pass."""
+    recording, stack = timeline.recording, timeline.allocations["stack"].to_numpy()
+    calls = python_calls(recording)
+    computes = (calls != calls[0]) & (stack_phases(recording).innermost != FORWARD)
+    results = np.zeros(len(stack), bool)
+    results[leaked["id"].to_numpy()] = True
+    is_traced = timeline.allocations["alloc_event"].to_numpy() >= 0
+    return joined_results(timeline, results, computes[stack] & is_traced & ~results)
+
+
+def _peak_with_one_each(
+    timeline: DeviceTimeline, leaked: pl.DataFrame, repetitions: Repetitions, joined: pl.DataFrame, size: int
+) -> int:
     """The peak where each of ``leaked`` goes when its repetition has ended and its stack has allocated again, as a
-    tensor does whose variable is bound anew.
+    tensor does whose variable is bound anew. ``joined``, what is computed from all of them, shrinks to the share that
+    one repetition's ``size`` bytes are of these.
     """
     births = leaked["alloc_event"].to_numpy().astype(np.int64)
     number = repetitions.of(births + 1)
@@ -256,9 +281,17 @@ def _peak_with_one_each(timeline: DeviceTimeline, leaked: pl.DataFrame, repetiti
     following = first.with_columns(pl.col("alloc_event").shift(-1).over("stack").alias("next"))
     again = generations.join(following, on=["stack", "number"], how="left", maintain_order="left")["next"]
     ends = np.maximum(ends, again.fill_null(len(timeline.events)).to_numpy() + 1)
-    never = np.full(len(leaked), -1)
     alive = ends < len(timeline.events)
-    return peak_without_spans(timeline, ends[alive], never[alive], leaked["size"].to_numpy()[alive])[0]
+    never = np.full(int(alive.sum()), -1)
+    born = joined["alloc_event"].to_numpy()
+    of_all = bytes_over_time(timeline, leaked["id"].to_numpy())[born + 1]
+    more = joined["size"].to_numpy() * (1 - np.minimum(1, size / of_all))
+    return peak_without_spans(
+        timeline,
+        np.append(ends[alive], born),
+        np.append(never, joined["free_event"].to_numpy()),
+        np.append(leaked["size"].to_numpy()[alive], more.astype(np.int64)),
+    )[0]
 
 
 def _traced(timeline: DeviceTimeline, stacks: np.ndarray) -> pl.DataFrame:

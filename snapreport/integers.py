@@ -9,24 +9,22 @@ import numpy.typing as npt
 import polars as pl
 
 
-def stable_order(values: npt.NDArray[np.int64] | npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-    """Rows that sort ``values``; equal values keep their order.
+def stable_order(*columns: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+    """Rows that sort the first of ``columns``, where that is equal the next; where all are, rows keep their order.
 
-    Addresses and sizes are multiples of a block size within some GiB, so a value and its row mostly fit one int64:
-    sorting those takes a quarter of the time of sorting indirectly.
+    numpy sorts 16 bits by their digits. Addresses and sizes are multiples of a block size within some GiB, and stacks
+    are few: one or two times that take 5 and 8 ms for 300,000, where sorting them indirectly takes 25.
     """
-    if not len(values):
-        return np.zeros(0, np.int64)
-    offset = values.astype(np.uint64, copy=False) - values.min().astype(np.uint64)
-    used = int(np.bitwise_or.reduce(offset))
-    unit = (used & -used).bit_length() - 1 if used else 0
-    row_bits = len(values).bit_length()
-    if (used >> unit).bit_length() + row_bits > 63:
-        return np.argsort(values, kind="stable")
-    keys = ((offset >> np.uint64(unit)) << np.uint64(row_bits)).view(np.int64) | np.arange(len(values))
-    keys.sort()
-    rows: npt.NDArray[np.int64] = keys & ((1 << row_bits) - 1)
-    return rows
+    order = np.arange(len(columns[0]))
+    for values in columns[::-1] if len(order) else ():
+        offset = values.astype(np.uint64, copy=False) - values.min().astype(np.uint64)
+        used = int(np.bitwise_or.reduce(offset))
+        unit = (used & -used).bit_length() - 1 if used else 0
+        offset >>= np.uint64(unit)
+        for shift in range(0, (used >> unit).bit_length(), 16):
+            digit = (offset >> np.uint64(shift)).astype(np.uint16)
+            order = order[np.argsort(digit[order], kind="stable")]
+    return order
 
 
 def is_among(numbers: np.ndarray, chosen: np.ndarray | Sequence[int]) -> npt.NDArray[np.bool_]:

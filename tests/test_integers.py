@@ -29,3 +29,9 @@ def test_as_numpy_does(numbers: list[int], chosen: list[int], dtype: type[np.int
 )
 def test_stable_order(values: np.ndarray) -> None:
     np.testing.assert_array_equal(stable_order(values), np.argsort(values, kind="stable"))
+
+
+@given(st.lists(st.tuples(st.integers(-3, 3), st.integers(-(2**40), 2**40)), max_size=50))
+def test_stable_order_of_columns(rows: list[tuple[int, int]]) -> None:
+    first, second = np.array(rows, np.int64).reshape(-1, 2).T
+    assert stable_order(first.astype(np.int32), second).tolist() == sorted(range(len(rows)), key=rows.__getitem__)

@@ -14,7 +14,7 @@ from snapreport.findings.retained_graphs import release_graphs
 from snapreport.findings.saving import share_of_lives, share_with_cost
 from snapreport.findings.unused_graphs import inputs_of_unused_graphs, unused_graphs
 from snapreport.findings.unused_model import unused_model
-from snapreport.integers import following, is_among
+from snapreport.integers import following, is_among, stable_order
 from snapreport.sentence import bytes_part, sentence
 from snapreport.timeline.phases import FORWARD, NONE
 
@@ -251,13 +251,13 @@ def _generations(context: AdviceContext) -> np.ndarray:
     much faster than the next iteration follows. Where there are no lists, and in forward passes, whose layers share
     lines, each allocation has a number of its own.
     """
-    # A median of each group of 100,000 takes polars 1.4 s, and two sorts 0.05.
-    order = np.lexsort((context.born, context.stack))
+    # A median of each group of 100,000 takes polars 1.4 s, and two sorts 0.01.
+    order = stable_order(context.stack, context.born)
     stack = context.stack[order]
     begins = np.diff(stack, prepend=-1) != 0
     gap = np.where(begins, -1, np.diff(context.born[order], prepend=0))
     first, group = np.flatnonzero(begins), np.cumsum(begins) - 1
-    by_length, gaps = gap[np.lexsort((gap, stack))], np.diff(np.append(first, len(gap))) - 1
+    by_length, gaps = gap[stable_order(stack, gap)], np.diff(np.append(first, len(gap))) - 1
     lower, upper = (by_length[first + np.minimum(1 + half // 2, gaps)] for half in (gaps - 1, gaps))
     apart = begins | (gap > _APART * ((lower + upper) / 2)[group])
     lists = apart | (np.bincount(group[apart], minlength=len(first)) < 2)[group]

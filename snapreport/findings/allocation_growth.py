@@ -157,7 +157,7 @@ def loop_allocations(timeline: DeviceTimeline, repetitions: Repetitions) -> pl.D
     """
     last = int(repetitions.bounds[-1]) - 1  # the event after the loop's last
     free = pl.col("free_event")
-    is_workspace = pl.col("category").cast(pl.String) == "workspace"
+    is_workspace = pl.col("category") == "workspace"
     stays = is_workspace | is_private(pl.col("pool"))
     return timeline.allocations.filter((pl.col("alloc_event") < last) & ~stays).with_columns(
         free_event=pl.when(free >= last).then(pl.lit(-1, pl.Int32)).otherwise(free)
@@ -215,14 +215,14 @@ def _replaced(loop: LoopMemory, known: set[int]) -> list[GrowingStack]:
     every_stack = traced["stack"].unique().sort().to_numpy()
     per_stack = _bytes_by_repetition(traced, every_stack, repetitions)
     births = np.bincount(traced["stack"].to_numpy(), minlength=int(every_stack[-1]) + 1) / repetitions.count
-    infers = not allocations["category"].cast(pl.String).is_in(["gradient", "optimizer state"]).any()
+    infers = not allocations["category"].is_in(["gradient", "optimizer state"]).any()
     found = []
     for stack, floors, growth in rising:
         own = np.searchsorted(every_stack, stack)
         mine = remaining.filter(pl.col("stack") == stack)
         if (per_stack[own, 1:] > 0).mean() < _MIN_REPLACED or len(mine) > max(2.0, _MAX_REMAINING * births[stack]):
             continue
-        cached = bool((mine["category"].cast(pl.String) == "kv cache").all()) or (infers and len(mine) >= _MIN_CACHED)
+        cached = bool((mine["category"] == "kv cache").all()) or (infers and len(mine) >= _MIN_CACHED)
         if cached or not _inputs_grow(floors, np.delete(per_stack, own, axis=0)):
             copied = _is_copied(traced.filter(pl.col("stack") == stack), repetitions)
             found.append(loop.stack(stack, floors, growth, replaced=True, copied=copied))
@@ -241,7 +241,7 @@ def _is_copied(rows: pl.DataFrame, repetitions: Repetitions) -> bool:
 
 def _settled(remaining: pl.DataFrame, stacks: np.ndarray) -> np.ndarray:
     """Bool per stack: whether most of what it leaves behind are parameters or optimizer state."""
-    rows = remaining.with_columns(settled=pl.col("category").cast(pl.String).is_in(_SETTLED) * pl.col("size"))
+    rows = remaining.with_columns(settled=pl.col("category").is_in(_SETTLED) * pl.col("size"))
     sums = rows.group_by("stack").agg(pl.col("settled").sum(), pl.col("size").sum()).filter(
         pl.col("settled") * 2 > pl.col("size")
     )  # fmt: skip

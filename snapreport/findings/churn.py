@@ -60,7 +60,7 @@ class Churn(Struct, frozen=True):
 def churn(timeline: DeviceTimeline) -> Churn | None:
     """The device's churn; None where segments are not released and allocated again, again and again, after warm-up."""
     other = timeline.events[timeline.other_events].with_columns(event=pl.Series(timeline.other_events))
-    action = pl.col("action").cast(pl.String)
+    action = pl.col("action")
     freed = other.filter(action.is_in(RELEASES))
     if not len(freed):
         return None

@@ -78,7 +78,7 @@ def _category(timeline: DeviceTimeline, stack: int, size: int) -> str:
     table = timeline.allocations.filter((pl.col("stack") == stack) & (pl.col("alloc_event") >= 0))
     alike = table.filter(pl.col("size") == size)
     known = (alike if len(alike) else table if stack else table.clear()).group_by("category").agg(pl.col("size").sum())
-    known = known.filter(pl.col("category").cast(pl.String) != "unknown").sort("size", "category", descending=True)
+    known = known.filter(pl.col("category") != "unknown").sort("size", "category", descending=True)
     if len(known):
         return str(known["category"][0])
     phases = stack_phases(timeline.recording)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from snapreport.integers import stable_order
 from snapreport.timeline.build import DeviceTimeline
 
 LARGE = 1 << 20
@@ -26,7 +27,7 @@ def joined_results(timeline: DeviceTimeline, results: np.ndarray, others: np.nda
     rows = np.flatnonzero(others & (size >= LARGE))
     of_line = np.flatnonzero(results)
     lines, events = np.tile(stack[of_line], 2), np.append(born[of_line], freed[of_line])
-    order = np.lexsort((events, lines))
+    order = stable_order(lines, events)
     lines, events = lines[order], events[order]
     sign = np.repeat([1, -1], len(of_line))[order]
     count, alive = np.cumsum(sign), np.cumsum(sign * np.tile(size[of_line], 2)[order])

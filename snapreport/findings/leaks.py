@@ -227,7 +227,7 @@ def _is_cache(loop: LoopMemory, growth: GrowingStack) -> bool:
     """
     if _is_kv_cache(loop, growth):
         return True
-    trains = loop.timeline.allocations["category"].cast(pl.String).is_in(["gradient", "optimizer state"]).any()
+    trains = loop.timeline.allocations["category"].is_in(["gradient", "optimizer state"]).any()
     return growth.replaced and not trains and not outside_modules(loop.timeline.recording)[growth.stack]
 
 

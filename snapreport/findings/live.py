@@ -185,7 +185,7 @@ def by_module(live: pl.DataFrame, names: Names) -> pl.DataFrame:
 
 def has_recorded_modules(live: pl.DataFrame) -> bool:
     """Whether the recorder noted which modules allocate, not only what their parameters are."""
-    is_noted = (pl.col("module_source") == "recorded") & (pl.col("category").cast(pl.String) == "activation")
+    is_noted = (pl.col("module_source") == "recorded") & (pl.col("category") == "activation")
     return bool(live.select(is_noted.any()).item())
 
 

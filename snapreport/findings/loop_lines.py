@@ -61,7 +61,7 @@ def _heads(stack: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """The births, stack by stack, that begin a run of allocations of one line: it may allocate several times in each
     iteration. stack: of each birth. counts: births of each stack.
     """
-    at = stable_order(stack.astype(np.int64))
+    at = stable_order(stack)
     begins, has_any = np.cumsum(counts) - counts, counts > 0
     mean = np.zeros(len(counts))
     mean[has_any] = (len(stack) - at[begins[has_any]]) / counts[has_any]

@@ -149,7 +149,7 @@ def _finding(snapshot: Snapshot, timeline: DeviceTimeline, group: list[int]) -> 
 
 def _first_step_bytes(snapshot: Snapshot, timeline: DeviceTimeline, event: int) -> int:
     """Bytes of optimizer state at ``event``, where the program's first optimizer step runs there; else 0."""
-    live = live_at(timeline.allocations, event).filter(pl.col("category").cast(pl.String) == "optimizer state")
+    live = live_at(timeline.allocations, event).filter(pl.col("category") == "optimizer state")
     phase = stack_phases(snapshot.recording).innermost[timeline.events["stack"].to_numpy()[: event + 1]]
     if phase[event] != OPTIMIZER_STEP or not len(live) or timeline.recording_gaps:
         return 0

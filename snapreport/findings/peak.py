@@ -223,7 +223,7 @@ def composition(evidence: Row) -> str:
 
 def _inferred(live: pl.DataFrame, categories: list[CategoryRow]) -> list[str]:
     """Names of the categories of which most bytes are inferred rather than recorded or seen in a stack."""
-    guessed = live.filter(pl.col("category_source").cast(pl.String) == "inferred")
+    guessed = live.filter(pl.col("category_source") == "inferred")
     of = {row["category"]: row["bytes"] for row in by_category(guessed)}
     return [category_text(row["category"]) for row in categories if 2 * of.get(row["category"], 0) > row["bytes"]]
 

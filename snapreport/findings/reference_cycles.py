@@ -17,7 +17,7 @@ from snapreport.findings.live import Names
 from snapreport.findings.model import Finding
 from snapreport.findings.repetition import Repetitions
 from snapreport.findings.selection import stack_term
-from snapreport.integers import is_among
+from snapreport.integers import is_among, stable_order
 from snapreport.number_format import plural, share_text
 from snapreport.reading.recording import Recording
 from snapreport.sentence import bytes_part, sentence
@@ -89,10 +89,11 @@ def _outliving(timeline: DeviceTimeline, repetitions: Repetitions) -> pl.DataFra
     outlives = np.zeros(int(stack.max()) + 1, bool)
     outlives[stack[old]] = True
     rows = np.flatnonzero(outlives[stack] & (birth >= 0) & (death >= 0))
+    rows = rows[stable_order(stack[rows], death[rows])]
     table = allocations.select("stack", "size", "alloc_event", "free_event", "free_stack")[rows].with_columns(
         born=pl.Series(repetitions.of(birth[rows] + 1)), died=pl.Series(repetitions.of(death[rows] + 1))
     )
-    return table.filter((pl.col("born") >= 0) & (pl.col("died") < repetitions.count)).sort("stack", "free_event")
+    return table.filter((pl.col("born") >= 0) & (pl.col("died") < repetitions.count))
 
 
 def _bursts(table: pl.DataFrame, timeline: DeviceTimeline) -> pl.DataFrame:

@@ -129,7 +129,7 @@ def _is_layer(timeline: DeviceTimeline, bounds: np.ndarray) -> bool:
     if timeline.activity.kind != UNKNOWN or not timeline.oom_events:
         return False
     table = timeline.allocations
-    parameters = int((table["category"].cast(pl.String) == "parameter").sum())
+    parameters = int((table["category"] == "parameter").sum())
     stack, born, freed = (table[name].to_numpy().astype(np.int64) for name in ("stack", "alloc_event", "free_event"))
     forward = (stack_phases(timeline.recording).innermost == FORWARD)[stack] & (born >= 0)
     made = np.histogram(born[forward] + 1, bounds)[0]
@@ -169,7 +169,7 @@ class _Births(Struct, frozen=True, eq=False):
 
 def _births_by_stack(timeline: DeviceTimeline) -> _Births:
     table = timeline.allocations
-    stack = table["stack"].to_numpy().astype(np.int64)
+    stack = table["stack"].to_numpy()
     order = stable_order(stack)
     place = table["alloc_event"].to_numpy().astype(np.int64) + 1
     return _Births(np.diff(stack[order], prepend=-1) != 0, place[order], table["size"].to_numpy()[order])

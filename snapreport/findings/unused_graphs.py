@@ -8,7 +8,7 @@ import polars as pl
 from snapreport.findings.advice_births import births as births_without_workspaces
 from snapreport.findings.advice_context import AdviceContext, remembered
 from snapreport.findings.graphs import backward_passes, births_until, born_in, dropped_graphs, freed_in, is_inner
-from snapreport.integers import following, is_among
+from snapreport.integers import following, is_among, stable_order
 from snapreport.timeline.activity import TRAINING
 from snapreport.timeline.phases import BACKWARD, FORWARD
 
@@ -75,7 +75,7 @@ def inputs_of_unused_graphs(context: AdviceContext) -> pl.DataFrame:
     together = np.unique(run[dropped_graphs(context) | unused_graphs(context)])
     read = context.category("input", "unknown") & context.has_python & (context.born >= 0)
     rows = np.flatnonzero(read & (context.phases.innermost != FORWARD)[context.stack])
-    rows = rows[np.lexsort((context.born[rows], context.stack[rows]))]
+    rows = rows[stable_order(context.stack[rows], context.born[rows])]
     row, then = rows[:-1], rows[1:]
     after = context.born[then]
     begun = (context.stack[row] == context.stack[then]) & (after < context.freed[row])

@@ -61,7 +61,7 @@ def _allocated(events: Sequence[pl.DataFrame]) -> pl.DataFrame:
     """``addr``, ``own`` Int64 ns of the allocations with a time, in its order."""
     # The snapshot's µs are whole ones: what they lack is half of one on the average.
     time = pl.col("time_us") * 1000 + 500
-    parts = [one.filter(pl.col("action").cast(pl.String) == "alloc").select("addr", own=time) for one in events]
+    parts = [one.filter(pl.col("action") == "alloc").select("addr", own=time) for one in events]
     empty = pl.DataFrame(schema={"addr": pl.UInt64, "own": pl.Int64})
     return pl.concat([empty, *parts]).drop_nulls().sort("own")
 

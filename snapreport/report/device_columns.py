@@ -20,7 +20,7 @@ from snapreport.report.span_columns import span_entries
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.device_use import device_use
-from snapreport.timeline.lifetimes import is_live_at
+from snapreport.timeline.lifetimes import FREE_COMPLETED, FREE_REQUESTED, action_codes, is_live_at
 from snapreport.timeline.recording_gaps import lost_peaks
 from snapreport.vocabulary import CATEGORIES, CATEGORY_SOURCES
 
@@ -100,7 +100,7 @@ def device_tables(
         activities = activity_columns(timeline, time0, int(time.max()), f"{prefix}.activity")
         if activities:
             add(f"{prefix}.activities", activities.columns)
-    origin = timeline.allocations["origin"].cast(pl.String)
+    origin = timeline.allocations["origin"]
     stats["top_stacks_at_peak"] = [
         {"bytes": row["bytes"], "count": row["count"], "stack": row["stack"] + stack_base}
         for row in timeline.top_stacks
@@ -139,15 +139,15 @@ def device_tables(
 
 def _named_bytes(timeline: DeviceTimeline) -> int:
     """Bytes at the peak whose category is known."""
-    is_named = pl.col("category").cast(pl.String) != "unknown"
+    is_named = pl.col("category") != "unknown"
     return int(timeline.allocations.filter(is_live_at(timeline.peak_event) & is_named)["size"].sum())
 
 
 def _completions_differ(events: pl.DataFrame) -> bool:
     """Whether a ``free_completed`` right after its request has another stack: only the request's is stored."""
-    action, stack, addr = events["action"], events["stack"], events["addr"]
-    completes = (action == "free_completed") & (action.shift(1) == "free_requested") & (addr == addr.shift(1))
-    return bool((completes & (stack != stack.shift(1))).any())
+    action, stack, addr = action_codes(events), events["stack"].to_numpy(), events["addr"].to_numpy()
+    pairs = (action[:-1] == FREE_REQUESTED) & (action[1:] == FREE_COMPLETED) & (addr[1:] == addr[:-1])
+    return bool((stack[1:] != stack[:-1])[pairs].any())
 
 
 def _names_only(timeline: DeviceTimeline) -> bool:
@@ -236,7 +236,7 @@ def _add_segments(columns: _Columns, table: pl.DataFrame, names: dict[str, _Name
     columns.add("seg_size", table["total_size"].to_numpy(), "f64")
     columns.add_names("seg_stream", names["streams"], table["stream"])
     columns.add_names("seg_pool", names["pools"], table["pool"])
-    columns.add("seg_large", (table["segment_type"].cast(pl.String) == "large").fill_null(False).to_numpy(), "u8")
+    columns.add("seg_large", (table["segment_type"] == "large").fill_null(False).to_numpy(), "u8")
     columns.add("seg_expandable", table["is_expandable"].fill_null(False).to_numpy(), "u8")
     columns.add_stack("seg_stack", table["stack"], stack_base)
     return len(table)

@@ -173,7 +173,7 @@ def _cause(timeline: Timeline, sample: dict[str, Any], *, is_first: bool) -> tup
     private = born.filter(~pl.col("pool").cast(pl.String).fill_null("").is_in(["", DEFAULT_POOL]))
     if len(private) or sample["ran"] == GRAPHS:
         return "CUDA graphs", _line(timeline, private) or sample["line"]
-    workspace = (pl.col("category").cast(pl.String) == "workspace") | (pl.col("size") == CUBLAS_WORKSPACE)
+    workspace = (pl.col("category") == "workspace") | (pl.col("size") == CUBLAS_WORKSPACE)
     workspaces = born.filter(workspace.fill_null(value=False))
     if len(workspaces):
         return "cuBLAS", _line(timeline, workspaces) or sample["line"]

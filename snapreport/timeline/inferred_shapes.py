@@ -35,7 +35,7 @@ def inferred_shapes(allocations: pl.DataFrame, operators: Callable[[], pl.Series
     operators: String per stack, see :func:`snapreport.timeline.operators.called_operators`; called only where needed.
     Nothing follows in a program with several widths, as of an encoder and a decoder.
     """
-    category, size = allocations["category"].cast(pl.String), allocations["size"].to_numpy()
+    category, size = allocations["category"], allocations["size"].to_numpy()
     weights = size[(category == "parameter").to_numpy()]
     is_output = category.is_in(["activation", "temporary"])
     named: dict[int, str] = {}

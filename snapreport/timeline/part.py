@@ -178,7 +178,7 @@ def _state_tables(whole: DeviceTimeline, position: int) -> tuple[pl.DataFrame, p
     )
     allocation = state.blocks["allocation"].to_numpy()
     stack = np.where(allocation >= 0, whole.allocations["stack"].to_numpy()[allocation], 0).astype(np.int32)
-    is_pending = pl.col("state").cast(pl.String) == STATES[PENDING]
+    is_pending = pl.col("state") == STATES[PENDING]
     blocks = state.blocks.select(
         "segment",
         "address",

@@ -115,8 +115,7 @@ def _by_reason(causes: pl.DataFrame, timelines: Sequence[Timeline]) -> pl.DataFr
 def _segments_freed(timeline: Timeline) -> pl.DataFrame:
     """``time`` ns, ``reason`` of each segment that is given back to the driver."""
     recording = timeline.recording
-    action = timeline.events["action"].cast(pl.String)
-    events = timeline.events.filter(action.is_in(["segment_free", "segment_unmap"]))
+    events = timeline.events.filter(pl.col("action").is_in(["segment_free", "segment_unmap"]))
     stack = events["stack"].to_numpy()
     names = recording.frames["name"].to_list()
     empties = {row for row, name in enumerate(names) if name == "empty_cache"}
@@ -127,7 +126,7 @@ def _segments_freed(timeline: Timeline) -> pl.DataFrame:
         if number
     }
     # Where frees have stack traces, only a thread of autograd has none, and that does not call empty_cache().
-    if (timeline.events.filter(action == "free_requested")["stack"] > 0).any():
+    if (timeline.events.filter(pl.col("action") == "free_requested")["stack"] > 0).any():
         reason[0] = by_request
     return pl.DataFrame(
         {"time": events["time_us"] * 1000, "reason": [reason.get(number, "cudaFree") for number in stack.tolist()]},

@@ -7,6 +7,9 @@ intervals, as in a decode loop that appends one token at a time.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache, partial
+
 import numpy as np
 import polars as pl
 from msgspec import Struct
@@ -72,7 +75,7 @@ class Repetitions(Struct, frozen=True):
 
 def repetitions(timeline: DeviceTimeline) -> Repetitions | None:
     """The recorded steps, else the cycles of the allocated curve; None with fewer than ``FEWEST``."""
-    return _steps(timeline) or _cycles_of_curve(timeline)
+    return _steps(timeline) or _cycles_of_curve(timeline, partial(_births_by_stack, timeline))
 
 
 def growth_repetitions(timeline: DeviceTimeline) -> Repetitions | None:
@@ -80,7 +83,8 @@ def growth_repetitions(timeline: DeviceTimeline) -> Repetitions | None:
 
     The last one ends with the loop's work, before the program frees what it has.
     """
-    found = _steps(timeline) or _iterations(timeline) or _cycles_of_curve(timeline)
+    births = cache(partial(_births_by_stack, timeline))  # once for up to nine loops that are tried
+    found = _steps(timeline) or _iterations(timeline, births) or _cycles_of_curve(timeline, births)
     if found is None:
         return None
     return replace(found, bounds=np.append(found.bounds[:-1], end_of_loop(timeline, found.bounds)))
@@ -98,24 +102,22 @@ def _steps(timeline: DeviceTimeline) -> Repetitions | None:
     return Repetitions(bounds, "step", f"from {_SOURCES[table['source'][0]]}", unfinished=unfinished)
 
 
-def _cycles_of_curve(timeline: DeviceTimeline) -> Repetitions | None:
+def _cycles_of_curve(timeline: DeviceTimeline, births: Callable[[], _Births]) -> Repetitions | None:
     bounds = _troughs(timeline.allocated)
-    if len(bounds) <= FEWEST or not _recurs(_births_by_stack(timeline), bounds):
+    if len(bounds) <= FEWEST or not _recurs(births(), bounds):
         return None
     return Repetitions(
         bounds, "cycle", "the allocated curve falls and rises again with the same stacks", _is_loop(timeline, bounds)
     )
 
 
-def _iterations(timeline: DeviceTimeline) -> Repetitions | None:
+def _iterations(timeline: DeviceTimeline, births: Callable[[], _Births]) -> Repetitions | None:
     """Iterations of a loop, where no step is known: within a step, loops go over layers and parameters."""
     if len(timeline.steps):
         return None
-    births: _Births | None = None  # once for up to nine loops that are tried
     for events in loop_anchors(timeline, FEWEST + 1):
         bounds = np.append(events + 1, len(timeline.events) + 1)
-        births = births or _births_by_stack(timeline)
-        if _recurs(births, bounds):
+        if _recurs(births(), bounds):
             source = "one line of the program allocates at regular intervals"
             works = _stacks_of_iteration(timeline, bounds) >= _MIN_WORK
             return Repetitions(bounds, "iteration", source, works and not _is_layer(timeline, bounds))

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from snapreport.allocator.settings import read_since_2_10
 from snapreport.contracts import plain
 from snapreport.findings.peak import counted_by_torch
+from snapreport.integers import interned
 from snapreport.packing.columns import Column
 from snapreport.process_memory import trim
 from snapreport.report.activity_columns import activity_columns
@@ -39,23 +40,13 @@ class _Names(Struct):
 
     def index(self, column: pl.Series) -> np.ndarray:
         """The number of each value's text, uint32; null is the empty text."""
-        if not len(column):
-            return np.zeros(0, np.uint32)
-        known = {text: number for number, text in enumerate(self.values)}
-
-        def number(text: str) -> int:
-            if text not in known:
-                known[text] = len(self.values)
-                self.values.append(text)
-            return known[text]
-
         # Most columns hold one value: finding that out takes a tenth of the time of looking for others.
-        nulls = column.null_count()
-        if nulls == len(column) or (not nulls and column.min() == column.max()):
-            return np.broadcast_to(np.uint32(number("" if nulls else str(column[0]))), len(column))
-        distinct = column.unique(maintain_order=True)
-        numbers = [number(text) for text in distinct.cast(pl.String).fill_null("").to_list()]
-        return column.replace_strict(distinct, numbers, return_dtype=pl.UInt32).to_numpy()
+        is_one = column.null_count() in (0, len(column)) and column.min() == column.max()
+        texts, rows = interned((column.head(1) if is_one else column).cast(pl.String).fill_null(""))
+        known = {text: number for number, text in enumerate(self.values)}
+        numbers = np.array([known.setdefault(text, len(known)) for text in texts], np.uint32)
+        self.values = list(known)
+        return np.broadcast_to(numbers, len(column)) if is_one else numbers[rows]
 
 
 # Columns that only some recordings have, and the lists of names that they index.

@@ -13,19 +13,23 @@ def step_memory(timeline: Timeline) -> list[StepMemory]:
     """An entry for each step of a device that has an event, in order."""
     steps: list[StepMemory] = []
     end_before: int | None = None
-    times = _own_times(timeline)
-    known = times.fill_null(strategy="forward")
+    own = _own_times(timeline)
+    times, is_known = own.fill_null(strategy="forward").fill_null(0).to_numpy(), own.is_not_null().to_numpy()
     firsts = timeline.steps["first_event"].to_list()
+
+    def time(event: int) -> int | None:
+        return int(times[event]) if is_known[event] else None
+
     for number, row in enumerate(timeline.steps.iter_rows(named=True)):
         first, last = row["first_event"], row["last_event"]
         after = timeline.allocated[first + 1 : last + 2]
         if not len(after):
             continue
         end = int(after[-1])
-        begin_us, end_us = times[first], times[min(last, len(times) - 1)]
+        begin_us, end_us = time(first), time(min(last, len(times) - 1))
         duration = None if begin_us is None or end_us is None else max(0, end_us - begin_us)
-        following = times[firsts[number + 1]] if number + 1 < len(firsts) else None
-        gaps = np.diff(known[first : last + 1].to_numpy()) if duration is not None else np.zeros(0)
+        following = time(firsts[number + 1]) if number + 1 < len(firsts) else None
+        gaps = np.diff(times[first : last + 1]) if duration is not None else np.zeros(0)
         steps.append(
             StepMemory(
                 step=row["step"],

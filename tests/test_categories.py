@@ -4,6 +4,7 @@ real snapshots.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,10 @@ from test_pipeline import load
 import snapreport
 from snapreport.errors import SnapshotError
 from snapreport.timeline.category_rules import default_rules, load_rules
+from snapreport.timeline.frame_search import frames_matching
 from snapreport.vocabulary import CATEGORIES
 
+ALLOC = {"action": "alloc", "addr": 1 << 20, "size": 512, "stream": 0}
 BACKWARD = [("/x/torch/autograd/graph.py", "_engine_run_backward"), ("/a/train.py", "step")]
 
 
@@ -38,6 +41,22 @@ def categories(*lives: tuple[list[tuple[str, str]], int, list[tuple[str, str]] |
             events += [{"action": "free_requested", **free}, {"action": "free_completed", **free}]
             assert len(events) - 1 - position == lived
     return load({"segments": [], "device_traces": [events]}, 4).allocations(0)["category"].cast(pl.String).to_list()
+
+
+@pytest.mark.filterwarnings("ignore:Possible:FutureWarning")  # Python may read sets as polars does, one day
+@pytest.mark.parametrize(
+    "pattern", ["a", "^b", r"(^|_)b$", "(?i)FORWARD", "(?!b)a", "[[]a", "[a&&b]$", "[a~~b]$", "x{,2}b", r"\d"]
+)
+def test_patterns_are_python_s(pattern: str) -> None:
+    """Whatever searches them: polars' patterns have no lookahead, and other sets of characters."""
+    names = ["a", "b", "ab", "a_b", "forward", "[a", "&", "-", "xxb", "x{,2}b", "layer7", "\u0663", ""]
+    recording = load(
+        {"segments": [], "device_traces": [[ALLOC | {"frames": frames(("/a.py", name))} for name in names]]}, 4
+    ).recording
+    found = frames_matching(recording, re.compile(""), re.compile(pattern))
+    shown = recording.frames["name"].to_list()
+    assert set(names) <= set(shown)
+    assert found.tolist() == [re.search(pattern, name) is not None for name in shown]
 
 
 def test_by_stack_then_by_lifetime() -> None:

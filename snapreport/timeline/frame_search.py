@@ -13,6 +13,8 @@ from snapreport.integers import distinct, interned
 from snapreport.memoize import memoize
 from snapreport.reading.recording import Recording
 
+_IS_OWN = re.compile(r"\[[^\]]*(\[|&&|--|~~)")
+"""Sets of characters in one another, and operations on them: in polars' patterns, but not in Python's."""
 _SEARCHED_AT_ONCE = 1000  # texts; between two parts, a supervisor sees that this process makes progress
 
 
@@ -26,7 +28,8 @@ class _Texts:
     """The texts of a column of frames."""
 
     def __init__(self, column: pl.Series) -> None:
-        self._texts, self._number = interned(column)
+        texts, self._number = interned(column)
+        self._texts = pl.Series(texts, dtype=pl.String)
 
     def having(self, pattern: re.Pattern[str], among: np.ndarray) -> np.ndarray:
         """Bool per frame: whether it is one of ``among`` (Bool) whose text has the pattern."""
@@ -34,14 +37,24 @@ class _Texts:
             return among
         wanted = distinct(self._number[among])
         found = np.zeros(len(self._texts), bool)
-
-        def search(part: np.ndarray) -> None:
-            found[part] = [pattern.search(self._texts[number]) is not None for number in part.tolist()]
-
-        with supervision.matching():
-            for start in range(0, len(wanted), _SEARCHED_AT_ONCE):
-                supervision.match(partial(search, wanted[start : start + _SEARCHED_AT_ONCE]))
+        found[wanted] = _search(self._texts.gather(wanted), pattern)
         return np.asarray(among & found[self._number])
+
+
+def _search(texts: pl.Series, pattern: re.Pattern[str]) -> np.ndarray | list[bool]:
+    """Whether each text has the pattern, as Python understands it."""
+    if not _IS_OWN.search(pattern.pattern):
+        try:  # A tenth of Python's time, and never for ever.
+            return texts.str.contains(pattern.pattern).to_numpy()
+        except pl.exceptions.ComputeError:  # It knows no lookahead.
+            pass
+
+    def search(start: int) -> list[bool]:
+        return [pattern.search(text) is not None for text in texts[start : start + _SEARCHED_AT_ONCE].to_list()]
+
+    with supervision.matching():
+        parts = [supervision.match(partial(search, start)) for start in range(0, len(texts), _SEARCHED_AT_ONCE)]
+    return [has for part in parts for has in part]
 
 
 @memoize

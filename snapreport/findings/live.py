@@ -120,20 +120,21 @@ def live_at(allocations: pl.DataFrame, position: int) -> pl.DataFrame:
 def by(live: pl.DataFrame, key: str) -> pl.DataFrame:
     """``key``, ``bytes`` Int64, ``count``: most bytes first, then by key."""
     grouped = live.group_by(key).agg(bytes=pl.col("size").sum(), count=pl.len().cast(pl.Int64))
-    return grouped.sort(["bytes", key], descending=[True, False])
+    # Texts of a few groups, not of a million rows.
+    return grouped.with_columns(pl.col(pl.Enum).cast(pl.String)).sort(["bytes", key], descending=[True, False])
 
 
 def by_category(live: pl.DataFrame) -> list[CategoryRow]:
     """All of them, most bytes first."""
-    rows = by(live.with_columns(pl.col("category").cast(pl.String)), "category").rows(named=True)
-    return [CategoryRow(**row) for row in rows]
+    return [CategoryRow(**row) for row in by(live, "category").rows(named=True)]
 
 
 def by_stack(live: pl.DataFrame, names: Names, most: int = MOST) -> list[StackRow]:
     """The largest, most bytes first."""
     top = by(live, "stack").head(most)
     within = live.filter(pl.col("stack").is_in(top["stack"].implode()))
-    within = within.group_by("stack", pl.col("category").cast(pl.String)).agg(pl.col("size").sum())
+    within = within.group_by("stack", "category").agg(pl.col("size").sum())
+    within = within.with_columns(pl.col("category").cast(pl.String))
     within = within.sort(["size", "category"], descending=[False, True])
     main = {stack: (category, size) for stack, category, size in within.select("stack", "category", "size").iter_rows()}
     return [

@@ -265,10 +265,11 @@ def _stacks(snapshot: Snapshot, timeline: DeviceTimeline, most: int, most_frames
     at_peak = rows.head(min(max(needed, MIN_STACKS), most)).filter(pl.col("bytes") > 0)
     others = rows.filter(pl.col("most") >= max(OWN_SHARE * total, 1)).join(at_peak, on="identity", how="anti")
     top = pl.concat([at_peak, others.sort(["most", "identity"], descending=[True, False]).head(most - len(at_peak))])
-    by_stack = timeline.allocations.group_by("stack", pl.col("category").cast(pl.String)).agg(
+    by_stack = timeline.allocations.group_by("stack", "category").agg(
         pl.col("size").sum(),
         live=pl.col("size").filter(is_live_at(timeline.peak_event)).sum(),
     )
+    by_stack = by_stack.with_columns(pl.col("category").cast(pl.String))
     main = by_stack.sort(["live", "size", "category"], descending=[True, True, False])
     main = main.unique("stack", keep="first", maintain_order=True)
     category = dict(main.select("stack", "category").iter_rows())

@@ -23,7 +23,7 @@ def module_tree(timeline: Timeline) -> list[ModuleMemory]:
     own = (
         timeline.allocations.filter(pl.col("module").is_not_null())
         .with_columns(live=is_live_at(timeline.peak_event))
-        .group_by("module", pl.col("category").cast(pl.String), maintain_order=True)
+        .group_by("module", "category", maintain_order=True)
         .agg(bytes=pl.col("size").filter("live").sum(), count=pl.len())
     )
     sums: dict[str, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))

@@ -15,7 +15,7 @@ import {
   scaleOf,
 } from '../src/job/map-heat'
 import { expectedCells, JobData, keysOf } from '../src/job/job-data'
-import { columnName, naturalOrder, orderRows, peaksOf } from '../src/job/job-model'
+import { rangeName, naturalOrder, orderRows, peaksOf } from '../src/job/job-model'
 import {
   brushedRows,
   readColumns,
@@ -26,7 +26,7 @@ import {
   writeRows,
 } from '../src/job/job-state'
 import { cellAt, layOutMap, MapWindow, zoneAt } from '../src/job/map-geometry'
-import { clippedEnd, fitOf, medianOf, spreadOf, spreadOverRows } from '../src/job/statistics'
+import { clippedEnd, fitOf, medianOf, spreadOf } from '../src/job/statistics'
 import { encodeBlob } from './encode'
 
 const GIB = 2 ** 30
@@ -409,7 +409,10 @@ test('a place of the map is a cell, zooming keeps it in place and inside', () =>
 
 test('columns are called by their steps, times or shares, and marks fall on round ones', () => {
   const axis = job().axis('step')
-  assert.deepEqual([columnName(axis, 0), columnName(axis, 2)], ['Steps 1 to 2', 'Step 5'])
+  assert.deepEqual(
+    [rangeName(axis, 0), rangeName(axis, 2), rangeName(axis, 0, 2)],
+    ['steps 1 to 2', 'step 5', 'steps 1 to 5'],
+  )
   assert.deepEqual([columnOf(axis, 1), columnOf(axis, 4), columnOf(axis, 6), columnOf(axis, 99)], [0, 1, 3, 3])
   const long: JobAxis = {
     ...axis,
@@ -437,12 +440,4 @@ test('spreads and medians ignore what is not known', () => {
   assert.deepEqual(spreadOf([5, 1, NaN, 3, 2, 4]), [1, 2, 3, 4, 5])
   assert.equal(medianOf([4, 1]), 2.5)
   assert.equal(spreadOf([NaN]), null)
-  assert.deepEqual(
-    spreadOverRows([3, 1, 2], (row) => [9, 0, 7, 7][row]),
-    { min: 0, median: 7, max: 7, maxRow: 3, count: 2 },
-  )
-  assert.equal(
-    spreadOverRows([], () => 0),
-    null,
-  )
 })

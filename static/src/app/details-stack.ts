@@ -1,9 +1,8 @@
 // The parts of the details panel that show a stack: alone, with what it allocated, or as the stack of something else.
 
-import { positionOf } from '../data/held-memory'
+import { positionOf, stackShares } from '../data/held-memory'
 import type { DeviceData, Stacks } from '../data/model'
 import type { SourceLines } from '../data/source-links'
-import { stackShares } from '../data/held-memory'
 import { formatBytes, formatCount } from '../layout/format'
 import type { Matches } from '../search/matches'
 import { copyButton, h } from '../ui/dom'

@@ -8,6 +8,7 @@ import { button, menu } from '../ui/controls'
 import { h } from '../ui/dom'
 import { afterSecond, canSplit, firstSecond, type Second, secondOf, stateOfSecond, withSecond } from '../ui/second'
 import { type State, Store } from '../ui/state'
+import type { Scene } from '../views/shared/scene'
 import { TimelineView } from '../views/timeline/timeline-view'
 import type { ViewParts } from '../views/view'
 import type { DataClient } from '../worker/data-client'
@@ -96,9 +97,7 @@ export class Split {
   /** "rank1.pickle · cuda:0, event 18,277 (peak), 63.5 GiB allocated" */
   titleOfFirst(state: State): string {
     const { client, timeline } = this.page
-    const info: DeviceInfo = client.devices[state.device]
-    const data = timeline.currentScene?.data
-    return paneTitle(client, state, data ? data.allocated[positionOf(info, state.at)] : null)
+    return paneTitle(client, state, timeline.currentScene)
   }
 
   private remove(): void {
@@ -231,18 +230,13 @@ export class SecondPane {
     this.timeline.element.hidden = own.view !== 'timeline'
     this.timeline.setColouring(this.stage.colouringOf(own, scene), this.stage.matchesOf(own, scene))
     this.stage.show(own, scene)
-    const { info } = this
-    const data = scene?.info.index === info.index ? scene.data : null
-    this.title.textContent = momentTitle(own, info, data ? data.allocated[positionOf(info, own.at)] : null)
+    this.title.textContent = momentTitle(own, this.info, scene)
     this.link.hidden = !WINDOWED.has(own.view)
   }
 
   /** "rank1.pickle · cuda:0, event 18,277 (peak), 63.5 GiB allocated" */
   get words(): string {
-    const { info } = this
-    const data = this.timeline.currentScene?.data
-    const { at } = this.store.state
-    return paneTitle(this.page.client, this.store.state, data ? data.allocated[positionOf(info, at)] : null)
+    return paneTitle(this.page.client, this.store.state, this.timeline.currentScene)
   }
 
   /** What it shows, for `getView`. */
@@ -306,14 +300,15 @@ export class SecondPane {
 }
 
 /** What the head of the first pane says: "rank1.pickle · cuda:0, event 18,277 (peak), 63.5 GiB allocated". */
-function paneTitle(client: DataClient, state: State, allocated: number | null): string {
+function paneTitle(client: DataClient, state: State, scene: Scene | null): string {
   const info = client.devices[state.device]
-  return `${deviceLabel(client.manifest, info)}, ${momentTitle(state, info, allocated)}`
+  return `${deviceLabel(client.manifest, info)}, ${momentTitle(state, info, scene)}`
 }
 
-function momentTitle({ at }: State, info: DeviceInfo, allocated: number | null): string {
+function momentTitle({ at }: State, info: DeviceInfo, scene: Scene | null): string {
+  const data = scene?.info.index === info.index ? scene.data : null
   const event = at ?? info.peak_event
   const kind = event === info.peak_event ? ' (peak)' : info.ooms.some((oom) => oom.event === event) ? ' (OOM)' : ''
   const moment = event < 0 ? 'before the first event' : `event ${formatCount(event)}${kind}`
-  return allocated === null ? moment : `${moment}, ${formatBytes(allocated)} allocated`
+  return data ? `${moment}, ${formatBytes(data.allocated[positionOf(info, at)])} allocated` : moment
 }

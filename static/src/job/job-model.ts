@@ -66,20 +66,12 @@ export const METRIC_TITLES: Record<Metric, string> = {
   free: 'What the device has left: the smallest value of each cell',
 }
 
-/** "Step 12", "Steps 12 to 15", "+3.2 s", "25% of the trace". */
-export function columnName(axis: JobAxis, column: number): string {
-  const [first, last] = [axis.first[column], axis.last[column]]
-  if (axis.unit === 'us') return `+${formatDuration(first)} to +${formatDuration(last)}`
-  if (axis.unit === 'share') return `${first / 10}% to ${last / 10}% of the trace`
-  return first === last ? `Step ${formatCount(first)}` : `Steps ${formatCount(first)} to ${formatCount(last)}`
-}
-
-export function rangeName(axis: JobAxis, first: number, last: number): string {
-  if (first === last) return columnName(axis, first).toLowerCase()
+/** "step 12", "steps 12 to 15", "+3.2 s to +3.4 s", "25% to 26% of the trace". */
+export function rangeName(axis: JobAxis, first: number, last = first): string {
   const [from, to] = [axis.first[first], axis.last[last]]
   if (axis.unit === 'us') return `+${formatDuration(from)} to +${formatDuration(to)}`
   if (axis.unit === 'share') return `${from / 10}% to ${to / 10}% of the trace`
-  return `steps ${formatCount(from)} to ${formatCount(to)}`
+  return from === to ? `step ${formatCount(from)}` : `steps ${formatCount(from)} to ${formatCount(to)}`
 }
 
 /**

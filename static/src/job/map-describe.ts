@@ -1,15 +1,16 @@
 // What is under the pointer of the map, in words.
 
 import { formatBytes, formatCount } from '../layout/format'
+import { capital } from '../ui/format'
 import type { Line } from '../views/shared/describe'
 import { type HeatMatrix, METRICS } from './job-data'
-import { columnName, type JobModel, METRIC_NAMES } from './job-model'
+import { type JobModel, METRIC_NAMES, rangeName } from './job-model'
 import { spreadOf } from './statistics'
 
 export function describeCell(model: JobModel, row: number, column: number): Line[] {
   const { data, state } = model
   const { axis } = state
-  const lines: Line[] = [{ kind: 'title', text: `${titleOf(model, row)}, ${lowerFirst(columnName(axis, column))}` }]
+  const lines: Line[] = [{ kind: 'title', text: `${titleOf(model, row)}, ${rangeName(axis, column)}` }]
   if (row >= data.recorded) return [...lines, absentLine(model, row)]
   let isKnown = false
   for (const metric of METRICS) {
@@ -41,7 +42,7 @@ export function describeRow(model: JobModel, row: number): Line[] {
 /** The spread of the brushed rows in a column of the shown matrix. */
 export function describeColumn(model: JobModel, { columns, bytes }: HeatMatrix, column: number): Line[] {
   const { state, rows } = model
-  const lines: Line[] = [{ kind: 'title', text: columnName(state.axis, column) }]
+  const lines: Line[] = [{ kind: 'title', text: capital(rangeName(state.axis, column)) }]
   const values = rows.map((row) => bytes[row * columns + column])
   const spread = spreadOf(values)
   if (!spread) return [...lines, { kind: 'plain', text: 'Nothing was recorded here.' }]
@@ -85,8 +86,4 @@ function aboveGroup({ data, state }: JobModel, row: number, column: number, valu
   if (!(Math.abs(above) > 0.001 * Math.max(expected, value))) return ''
   const what = group.isSlope ? "its group's slope" : "its group's median"
   return `, ${formatBytes(Math.round(Math.abs(above)))} ${above > 0 ? 'above' : 'below'} ${what}`
-}
-
-function lowerFirst(text: string): string {
-  return text.charAt(0).toLowerCase() + text.slice(1)
 }

@@ -2,12 +2,12 @@
 
 import { formatBytes, formatCount } from '../layout/format'
 import { fill, h } from '../ui/dom'
-import { formatChange, formatShare, plural, shortPath } from '../ui/format'
+import { capital, formatChange, formatShare, plural, shortPath } from '../ui/format'
 import { FONT, prepareCanvas } from '../views/shared/canvas-view'
 import { css } from '../views/shared/inks'
 import { outlierStacks } from './groups-panel'
 import { fitOf } from './statistics'
-import { columnName, type JobModel } from './job-model'
+import { type JobModel, rangeName } from './job-model'
 import type { JobActions } from './job-state'
 import { linkedSentence, stackWords } from './links'
 import type { Panel } from './panel'
@@ -160,7 +160,7 @@ export class RankPanel implements Panel {
       return Number.isNaN(value) ? null : `up to ${formatBytes(value)} ${metric}`
     })
     const known = parts.filter((word) => word !== null)
-    return `${columnName(state.axis, column)}: ${known.length ? known.join(', ') : 'nothing recorded'}.`
+    return `${capital(rangeName(state.axis, column))}: ${known.length ? known.join(', ') : 'nothing recorded'}.`
   }
 
   /** Allocated and reserved of the rank over the axis of the map, and what is expected in its group. */

@@ -12,13 +12,20 @@ import type { JobActions } from './job-state'
 import { rankLink } from './links'
 import type { Panel } from './panel'
 import { SortedList } from './sorted-list'
-import { type RowSpread, spreadOverRows } from './statistics'
+import { spreadOf } from './statistics'
 
 /** Share of the largest peak below which a stack says nothing on any rank. */
 const NO_WEIGHT = 0.001
 
-interface StackRow extends RowSpread {
+/** A stack over the brushed rows. */
+interface StackRow {
   stack: number
+  min: number
+  median: number
+  max: number
+  maxRow: number
+  /** Rows that hold any of it. */
+  count: number
 }
 
 export class StacksPanel implements Panel {
@@ -96,12 +103,14 @@ export class StacksPanel implements Panel {
       const least = NO_WEIGHT * Math.max(...rows.map((row) => data.peakAllocated[row]))
       this.folded = 0
       for (let stack = 0; stack < data.stackMax.length; stack++) {
-        const spread = spreadOverRows(rows, (row) => data.bytesOfStack(stack, row))
-        if (!spread || spread.max === 0) continue
-        if (spread.max < least) this.folded++
-        if (spread.max < least && !state.isWhole) continue
+        const values = rows.map((row) => data.bytesOfStack(stack, row))
+        const [min, , median, , max] = spreadOf(values) ?? [0, 0, 0, 0, 0]
+        if (max === 0) continue
+        if (max < least) this.folded++
+        if (max < least && !state.isWhole) continue
         const most = data.stackMaxRow[stack]
-        stacks.push({ stack, ...spread, maxRow: among.has(most) ? most : spread.maxRow })
+        const maxRow = among.has(most) ? most : rows[values.indexOf(max)]
+        stacks.push({ stack, min, median, max, maxRow, count: values.filter((bytes) => bytes > 0).length })
       }
       this.list.setItems(stacks)
     } else this.list.setItems(this.list.shown)

@@ -42,31 +42,6 @@ export function fitOf(ranks: readonly number[], values: ArrayLike<number>, isSlo
   return (rank) => base + slope * rank
 }
 
-/** The spread of a quantity over rows, and the row with the most. */
-export interface RowSpread {
-  min: number
-  median: number
-  max: number
-  maxRow: number
-  /** Rows with more than nothing. */
-  count: number
-}
-
-/** Null of no rows. */
-export function spreadOverRows(rows: readonly number[], bytesOf: (row: number) => number): RowSpread | null {
-  if (rows.length === 0) return null
-  const values = new Float64Array(rows.length)
-  let [min, max, maxRow, count] = [Infinity, -Infinity, rows[0], 0]
-  rows.forEach((row, i) => {
-    const value = bytesOf(row)
-    values[i] = value
-    if (value > 0) count++
-    if (value < min) min = value
-    if (value > max) [max, maxRow] = [value, row]
-  })
-  return { min, median: medianOf(values), max, maxRow, count }
-}
-
 /** A few ranks may lie beyond a scale: when the highest is above twice what nine in ten stay below. */
 const CLIP_ABOVE = 2
 const CLIP_AT = 1.25

@@ -7,7 +7,7 @@ import { liveMatches, type Matches, nextBySize, QueryError, rankBySize } from '.
 import { type Source, type Suggestion, suggest } from '../search/suggest'
 import { fill, h } from '../ui/dom'
 import { FrameRequest } from '../ui/frame-request'
-import type { State, Store } from '../ui/state'
+import { patched, type State, type Store } from '../ui/state'
 import type { Scene } from '../views/shared/scene'
 import { SearchHelp, SearchList } from './search-drop'
 import { Memo } from '../views/memo'
@@ -90,8 +90,8 @@ export class SearchBox {
     this.only.textContent = 'Only these'
     this.only.addEventListener('click', () => {
       const { store } = parts
-      const { [ONLY]: isOn, ...options } = store.state.options
-      store.set({ options: isOn ? options : { ...options, [ONLY]: 'yes' }, y: null })
+      const { options } = store.state
+      store.set({ options: patched(options, { [ONLY]: options[ONLY] ? null : 'yes' }), y: null })
     })
     const { input } = this
     input.addEventListener('input', () => this.ask(true))

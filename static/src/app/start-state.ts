@@ -4,7 +4,7 @@ import type { Controller, ViewPatch } from '../controller'
 import type { DeviceInfo } from '../data/model'
 import { firstDevice, openingFailure, viewsOf } from '../ui/devices'
 import { firstSecond, secondOf, withSecond } from '../ui/second'
-import { COLOURS, type ColourBy, type State, type Store, type ViewName } from '../ui/state'
+import { COLOURS, type ColourBy, patched, type State, type Store, type ViewName } from '../ui/state'
 import { whyNot } from '../views/colouring'
 import type { TimelineView } from '../views/timeline/timeline-view'
 import type { DataClient } from '../worker/data-client'
@@ -89,7 +89,7 @@ export function statePatch(client: DataClient, state: State, patch: ViewPatch): 
 
 function optionsPatch(client: DataClient, state: State, { device, options, second }: ViewPatch): Partial<State> {
   if (options === undefined && second === undefined) return {}
-  const changed = merged(state.options, options ?? {})
+  const changed = patched(state.options, options ?? {})
   if (second === undefined) return { options: changed }
   if (second === null) return { options: withSecond(changed, null) }
   const first = { ...state, device: device ?? state.device }
@@ -98,13 +98,4 @@ function optionsPatch(client: DataClient, state: State, { device, options, secon
   const next = { ...before, ...(isOther && { at: null, x: null, select: null }), ...second }
   if (!client.devices[next.device]) throw new Error(`this report has no device ${next.device}`)
   return { options: withSecond(changed, { ...next, apart: next.apart || Boolean(second.x) }) }
-}
-
-function merged(options: State['options'], patch: Record<string, string | null>): State['options'] {
-  const out: Record<string, string> = { ...options }
-  for (const [name, value] of Object.entries(patch)) {
-    if (value === null) delete out[name]
-    else out[name] = value
-  }
-  return out
 }

@@ -1,7 +1,7 @@
 // What the reader sees of a job: read from the options "job.…" of the page's state, so that the address holds it all.
 
 import type { JobAxis } from '../data/contracts'
-import type { Options, Store } from '../ui/state'
+import { type Options, patched, type Store } from '../ui/state'
 import { type JobData, type Metric, METRICS } from './job-data'
 
 export const SORTS = ['rank', 'host', 'peak', 'reserved', 'group', 'oom', 'above', 'shown'] as const
@@ -73,12 +73,8 @@ export class JobActions {
   ) {}
 
   set(changes: Record<string, string | null>): void {
-    const options: Record<string, string> = { ...this.store.state.options }
-    for (const [name, value] of Object.entries(changes)) {
-      if (value === null) delete options[`job.${name}`]
-      else options[`job.${name}`] = value
-    }
-    this.store.set({ options })
+    const patch = Object.fromEntries(Object.entries(changes).map(([name, value]) => [`job.${name}`, value]))
+    this.store.set({ options: patched(this.store.state.options, patch) })
   }
 
   pickRow(row: number | null, column: number | null = null): void {

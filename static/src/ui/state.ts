@@ -81,7 +81,7 @@ export class Store {
     const isOther = patch.device !== undefined && patch.device !== before.device
     const opens = [patch.select, patch.oom, patch.stack].some((one) => one !== undefined && one !== null)
     const fresh = isOther
-      ? { x: null, y: null, at: null, ...CLOSED, options: without(before.options, RANGE) }
+      ? { x: null, y: null, at: null, ...CLOSED, options: patched(before.options, { [RANGE]: null }) }
       : opens
         ? CLOSED
         : {}
@@ -106,8 +106,7 @@ export class Store {
 
   /** Changes one choice of a view; null: back to its default. */
   setOption(name: string, value: string | null): void {
-    const rest = without(this.current.options, name)
-    this.set({ options: value === null ? rest : { ...rest, [name]: value } })
+    this.set({ options: patched(this.current.options, { [name]: value }) })
   }
 
   subscribe(listener: Listener): void {
@@ -123,9 +122,10 @@ export function isPlace(a: State, b: State): boolean {
   return keys.some((key) => a[key] !== b[key]) || ofOptions.some((name) => a.options[name] !== b.options[name])
 }
 
-function without(options: Options, name: string): Options {
-  const { [name]: _, ...rest } = options
-  return rest
+/** Options with some changed; null: back to the default. */
+export function patched(options: Options, patch: Readonly<Record<string, string | null>>): Options {
+  const entries = Object.entries({ ...options, ...patch })
+  return Object.fromEntries(entries.filter((entry): entry is [string, string] => entry[1] !== null))
 }
 
 function isSame(a: State, b: State): boolean {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict'
 import { mock, test } from 'node:test'
-import { helpFor } from '../src/app/keyboard'
+import { helpFor } from '../src/app/help'
 import { bindHash, MARKS, writeHash } from '../src/app/hash'
 import { type State, Store } from '../src/ui/state'
 

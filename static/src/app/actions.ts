@@ -5,13 +5,13 @@ import { viewsOf } from '../ui/devices'
 import type { Store } from '../ui/state'
 import type { TimelineView } from '../views/timeline/timeline-view'
 import type { JobHost } from './job-host'
-import type { HelpDialog, KeyActions } from './keyboard'
+import type { HelpDialog } from './help'
 import type { Page } from './page'
 import type { PageTools } from './page-tools'
 import type { SearchBox } from './search-box'
 import type { Split } from './split'
 import type { Stage } from './stage'
-import { nextColour, type ToolbarActions } from './toolbar'
+import { nextColour } from './colour-select'
 
 interface Parts extends Page {
   timelineActions: TimelineActions
@@ -25,7 +25,9 @@ interface Parts extends Page {
   info(): DeviceInfo | undefined
 }
 
-export function pageActions(page: Parts): KeyActions & ToolbarActions {
+export type Actions = ReturnType<typeof pageActions>
+
+export function pageActions(page: Parts) {
   const { client, store, timeline, timelineActions, stage, job, search, pageTools, help, split, info } = page
   const views = viewsOf(client)
   return {
@@ -35,18 +37,21 @@ export function pageActions(page: Parts): KeyActions & ToolbarActions {
     toggleMarks: () => pageTools.bookmarks.toggle(),
     focusSearch: () => search.focus(),
     toggleHelp: () => help.toggle(store.state.view, views),
+    /** False when none was open. */
     closeHelp: () => help.close() || search.help.close(),
     nextColour: () => {
       const device = info()
       if (device) store.set({ colour: nextColour(device, store.state.colour) })
     },
     toggleSecond: () => split().toggle(),
+    /** The second pane while it has the focus. */
     second: () => {
       const { pane } = split()
       return pane?.element.contains(document.activeElement) ? pane : null
     },
     views,
-    viewKey: (event) => (store.state.view === 'job' ? job.key(event) : stage.key(event)),
+    /** Offers a key to the view on screen. */
+    viewKey: (event: KeyboardEvent) => (store.state.view === 'job' ? job.key(event) : stage.key(event)),
   }
 }
 

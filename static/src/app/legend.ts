@@ -1,8 +1,7 @@
 // The legend: what the colours stand for, and how much each holds at the moment. A click on an entry filters by it.
 
-import { positionOf } from '../data/held-memory'
+import { dominantStack, positionOf, stackShares } from '../data/held-memory'
 import type { DeviceData, DeviceInfo } from '../data/model'
-import { dominantStack, stackShares } from '../data/held-memory'
 import { formatBytes, formatCount } from '../layout/format'
 import { deviceLabel } from '../ui/devices'
 import { h } from '../ui/dom'
@@ -15,7 +14,7 @@ import { byBytes, type Held, heldAt, inferredAt, keysUsed } from '../views/colou
 import type { Page } from './page'
 import type { Split } from './split'
 import type { Stage } from './stage'
-import { colourTitle } from './toolbar'
+import { colourTitle } from './colour-select'
 import { remembered } from '../data/remembered'
 import { Memo } from '../views/memo'
 

@@ -1,14 +1,14 @@
 // Tabs, the device, the axis and a few buttons. Shows the state and changes it; has none of its own.
 
-import type { DeviceInfo } from '../data/model'
 import { deviceLabel, deviceSummary, hasData, viewsOf } from '../ui/devices'
 import { button, menu } from '../ui/controls'
 import { h } from '../ui/dom'
 import { canSplit } from '../ui/second'
-import { COLOURS, type ColourBy, type State, type Store, type ViewName } from '../ui/state'
-import { whyNot } from '../views/colouring'
+import type { State, Store, ViewName } from '../ui/state'
 import { AxisSwitch } from '../views/shared/controls'
 import type { DataClient } from '../worker/data-client'
+import type { Actions } from './actions'
+import { ColourSelect } from './colour-select'
 
 const TITLES: Record<ViewName, string> = {
   job: 'Job',
@@ -21,16 +21,6 @@ const TITLES: Record<ViewName, string> = {
   events: 'Events',
   summary: 'Summary',
   diff: 'Difference',
-}
-
-export interface ToolbarActions {
-  fit(): void
-  goToPeak(): void
-  goToOom(): void
-  toggleBox(): void
-  toggleRuler(): void
-  toggleHelp(): void
-  toggleSecond(): void
 }
 
 export class Toolbar {
@@ -50,7 +40,7 @@ export class Toolbar {
   constructor(
     private readonly client: DataClient,
     store: Store,
-    actions: ToolbarActions,
+    actions: Actions,
     viewTools: readonly HTMLElement[],
     pageTools: readonly HTMLElement[],
   ) {
@@ -175,62 +165,4 @@ function bindMenu(toolbar: HTMLElement, button: HTMLButtonElement): void {
   document.addEventListener('pointerdown', (event) => {
     if (isOpen() && !toolbar.contains(event.target as Node)) open(false)
   })
-}
-
-const COLOUR_TITLES: Record<ColourBy, string> = {
-  stack: 'Stack',
-  category: 'Category',
-  size: 'Size',
-  age: 'Lifetime',
-  stream: 'Stream',
-  pool: 'Pool',
-  step: 'Step',
-  origin: 'Origin',
-}
-
-/** Views that show colours of allocations. */
-const COLOURED: readonly State['view'][] = ['timeline', 'segments', 'flame', 'table']
-
-export class ColourSelect {
-  readonly element: HTMLElement
-  private readonly select = h('select', { 'aria-label': 'Colour by', title: 'Colour by (C for the next)' })
-  private readonly choices = new Map<ColourBy, HTMLOptionElement>()
-  private info: DeviceInfo | undefined
-
-  constructor(store: Store) {
-    for (const by of COLOURS) {
-      const choice = h('option', { value: by }, COLOUR_TITLES[by])
-      this.choices.set(by, choice)
-      this.select.append(choice)
-    }
-    this.select.addEventListener('change', () => store.set({ colour: this.select.value as ColourBy }))
-    this.element = h('label', { class: 'row colour-select' }, h('span', {}, 'Colour'), this.select)
-  }
-
-  render(state: State, info: DeviceInfo | undefined): void {
-    this.element.hidden = !isColoured(state.view) || !info
-    if (info && info !== this.info) {
-      this.info = info
-      for (const [by, choice] of this.choices) {
-        const reason = whyNot(info, by)
-        choice.disabled = reason !== null
-        choice.textContent = reason ? `${COLOUR_TITLES[by]} (${reason})` : COLOUR_TITLES[by]
-      }
-    }
-    this.select.value = state.colour
-  }
-}
-
-export function isColoured(view: State['view']): boolean {
-  return COLOURED.includes(view)
-}
-
-export function colourTitle(by: ColourBy): string {
-  return COLOUR_TITLES[by]
-}
-
-/** The next way that the device can be coloured. */
-export function nextColour(info: DeviceInfo, by: ColourBy): ColourBy {
-  const possible = COLOURS.filter((colour) => colour === by || whyNot(info, colour) === null)
-  return possible[(possible.indexOf(by) + 1) % possible.length]
 }

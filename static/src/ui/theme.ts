@@ -5,19 +5,21 @@ import type { Store, Theme } from './state'
 const NEXT: Record<Theme, Theme> = { system: 'light', light: 'dark', dark: 'system' }
 const LABEL: Record<Theme, string> = { system: 'Theme: system', light: 'Theme: light', dark: 'Theme: dark' }
 
-const systemDark = (): MediaQueryList => window.matchMedia('(prefers-color-scheme: dark)')
+const SYSTEM_DARK = '(prefers-color-scheme: dark)'
+const systemDark = (): MediaQueryList => window.matchMedia(SYSTEM_DARK)
 
 export function isDark(theme: Theme): boolean {
   return theme === 'dark' || (theme === 'system' && systemDark().matches)
 }
 
-/** Sets data-theme on the document and calls back when the theme changes, by button or by system. */
+/** Sets when dark colours hold (css/tokens.css), and calls back when the theme changes, by button or by system. */
 export function bindTheme(store: Store, button: HTMLButtonElement, onChange: () => void): void {
+  const rules = [...document.styleSheets].flatMap((sheet) => [...sheet.cssRules])
+  const dark = rules.find((rule) => rule instanceof CSSMediaRule && rule.conditionText.includes(SYSTEM_DARK))
   const apply = (): void => {
     const { theme } = store.state
-    const root = document.documentElement
-    if (theme === 'system') root.removeAttribute('data-theme')
-    else root.setAttribute('data-theme', theme)
+    const condition = { system: `screen and ${SYSTEM_DARK}`, light: 'not all', dark: 'screen' }[theme]
+    if (dark instanceof CSSMediaRule) dark.media.mediaText = condition
     button.textContent = LABEL[theme]
     button.title = `Switch to ${LABEL[NEXT[theme]].toLowerCase()}`
     onChange()

@@ -151,7 +151,7 @@ export class SecondPane {
   readonly timeline: TimelineView
   readonly stage: Stage
   private readonly device: HTMLSelectElement
-  private readonly title = h('span', {})
+  private readonly title = h('span', { class: 'fill clip' })
   private readonly link: HTMLElement
   private readonly linked = h('input', { type: 'checkbox' })
   private readonly stacked: HTMLButtonElement

@@ -99,7 +99,7 @@ export class Toolbar {
     // In a small window all but the tabs and the search fold into a menu; otherwise its parts are in the rows themselves.
     const folded = h(
       'div',
-      { class: 'toolbar-menu', id: 'toolbar-menu' },
+      { class: 'toolbar-menu floating', id: 'toolbar-menu' },
       h('div', { class: 'row page-end' }, ...pageTools.slice(-1), help),
       this.viewRow,
     )

@@ -1,6 +1,7 @@
 // Bookmarks: the view under a name, in a small popover. They live in the address, so a copied link carries them.
 
 import { fill, h } from '../ui/dom'
+import { Popup } from '../ui/popup'
 import type { State, Store } from '../ui/state'
 import { HAS_LINKS, keeping, MARKS, type Mark, readHash, readMarks, writeHash, writeMarks } from './hash'
 
@@ -16,6 +17,7 @@ export class Bookmarks {
   })
   private readonly list = h('ul', { class: 'mark-list' })
   private readonly name = h('input', { type: 'text', maxlength: 80, 'aria-label': 'Name of the new bookmark' })
+  private readonly popup: Popup
   private shown = ''
   /** Index of the mark that is being renamed. */
   private renaming = -1
@@ -27,16 +29,7 @@ export class Bookmarks {
     private readonly devices: number,
     private readonly suggest: () => string,
   ) {
-    this.button = h(
-      'button',
-      {
-        'aria-haspopup': 'dialog',
-        'aria-expanded': 'false',
-        title: 'Bookmarks of views (K)',
-        onclick: () => this.toggle(),
-      },
-      'Bookmarks',
-    )
+    this.button = h('button', { 'aria-haspopup': 'dialog', title: 'Bookmarks of views (K)' }, 'Bookmarks')
     const form = h('form', { class: 'row fill mark-form' }, this.name, h('button', { type: 'submit' }, 'Save view'))
     form.addEventListener('submit', (event) => {
       event.preventDefault()
@@ -44,35 +37,23 @@ export class Bookmarks {
     })
     fill(this.popover, form, this.list)
     this.element = h('div', { class: 'popover-anchor' }, this.button, this.popover)
-    this.element.addEventListener('keydown', (event) => {
-      if (event.key !== 'Escape' || this.popover.hidden) return
-      event.stopPropagation()
-      this.close()
-      this.button.focus()
-    })
-    document.addEventListener('pointerdown', (event) => {
-      if (!this.element.contains(event.target as Node)) this.close()
-    })
+    this.popup = new Popup(this.element, this.button, (isOpen) => this.show(isOpen))
     store.subscribe(() => this.render())
     this.render()
   }
 
   toggle(): void {
-    if (!this.popover.hidden) return this.close()
-    this.popover.hidden = false
-    this.button.setAttribute('aria-expanded', 'true')
+    this.popup.toggle()
+  }
+
+  private show(isOpen: boolean): void {
+    this.popover.hidden = !isOpen
+    this.rename(-1)
+    if (!isOpen) return
     this.name.value = ''
     this.name.placeholder = this.suggest()
     this.keepInWindow()
     this.name.focus()
-  }
-
-  private close(): void {
-    this.popover.hidden = true
-    this.renaming = -1
-    this.shown = ''
-    this.render()
-    this.button.setAttribute('aria-expanded', 'false')
   }
 
   /** The popover opens to the left where it would leave the window. */

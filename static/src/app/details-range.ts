@@ -5,7 +5,7 @@ import { formatBytes, formatCount, formatDuration } from '../layout/format'
 import type { Matches } from '../search/matches'
 import { h } from '../ui/dom'
 import { formatChange, plural } from '../ui/format'
-import type { Store } from '../ui/state'
+import { patched, type Store } from '../ui/state'
 import { framesLine, nameOfStack } from '../views/shared/describe'
 import { type EventRange, sumsInRange } from '../views/shared/range-sums'
 import { factsList } from './details-rows'
@@ -29,31 +29,27 @@ export function rangeDetails(
   const used = [...births.keys()].filter((stack) => births[stack] + frees[stack] > 0)
   used.sort((a, b) => Math.abs(net(b)) - Math.abs(net(a)) || peak[b] - peak[a] || a - b)
   const list = h('ol', { class: 'sibling-list' })
-  for (const stack of used.slice(0, STACKS_SHOWN))
+  for (const stack of used.slice(0, STACKS_SHOWN)) {
+    const title = framesLine(stacks, stack) ?? ''
+    const find = () => store.set({ stack, query: `stack:${stack}` })
+    const [born, gone, most] = [allocated, freed, peak].map((bytes) => formatBytes(bytes[stack]))
     list.append(
       h(
         'li',
         {},
         h(
           'button',
-          {
-            class: 'link',
-            title: framesLine(stacks, stack) ?? '',
-            onclick: () => store.set({ stack, query: `stack:${stack}` }),
-          },
+          { class: 'link', title, onclick: find },
           `${formatChange(net(stack))}  ${nameOfStack(stacks, stack)}`,
         ),
-        h(
-          'div',
-          { class: 'soft' },
-          `${formatBytes(allocated[stack])} allocated, ${formatBytes(freed[stack])} freed, peak ${formatBytes(peak[stack])}`,
-        ),
+        h('div', { class: 'soft' }, `${born} allocated, ${gone} freed, peak ${most}`),
       ),
     )
+  }
   const us = data.timeUs && last > first ? data.timeUs[last] - data.timeUs[first] : null
   const toTable = (): void => {
-    const { 'table.group': _, 'table.sort': __, ...rest } = store.state.options
-    store.set({ view: 'table', options: { ...rest, 'table.range': 'window' } })
+    const whole = { 'table.group': null, 'table.sort': null, 'table.range': 'window' }
+    store.set({ view: 'table', options: patched(store.state.options, whole) })
   }
   return [
     h(

@@ -1,7 +1,7 @@
 // The table of facts in the details panel, and what it says of an allocation beside its own columns, in one pass over the
 // columns each: what had its address before and after, what else its stack allocated, which steps and spans it lived through.
 
-import { neighboursOf } from '../allocator/neighbours'
+import { type Neighbours, neighboursOf } from '../allocator/neighbours'
 import type { DeviceData } from '../data/model'
 import { formatAddress, formatBytes, formatBytesExact, formatCount } from '../layout/format'
 import { offsetOf } from '../layout/pick'
@@ -45,6 +45,8 @@ export function rowsOf(scene: Scene, data: DeviceData, id: number, links: Links)
   const beside = info.left_out.includes('addr_lo') ? null : neighboursOf(data, id)
   const storedOr = <T>(column: string, value: () => T): T | string =>
     info.left_out.includes(column) ? LEFT_OUT : value()
+  const copyAddress = copyButton('Copy', () => address, 'Copy the address')
+  const noneAfter = free < 0 ? 'not freed in the trace' : 'nothing recorded'
   const moment = (event: number): Node | null => (event < 0 ? null : momentLink(scene, event, links))
   return [
     ['Allocated at', moment(alloc)],
@@ -63,45 +65,24 @@ export function rowsOf(scene: Scene, data: DeviceData, id: number, links: Links)
     ['Origin', originOf(alloc, free)],
     ['Steps', stepsRow(data, id)],
     ['During', duringRow(data, id)],
-    [
-      'Address',
-      storedOr('addr_lo', () =>
-        h(
-          'span',
-          { class: 'mono' },
-          address,
-          ' ',
-          copyButton('Copy', () => address, 'Copy the address'),
-        ),
-      ),
-    ],
+    ['Address', storedOr('addr_lo', () => h('span', { class: 'mono' }, address, ' ', copyAddress))],
     ['Place in stack', placeOf(data, id, atPeak ? peakPosition : data.start[id], atPeak)],
     ['Stream', info.profiled ? null : storedOr('stream', () => info.streams[data.stream[id]] ?? null)],
     ['Pool', storedOr('pool', () => info.pools[data.pool[id]] || null)],
     ['Compile context', storedOr('context', () => info.contexts[data.context[id]] || null)],
     ['Metadata', storedOr('metadata', () => info.metadata[data.metadata[id]] || null)],
     ['Address before', storedOr('addr_lo', () => neighbour(scene, neighbours.before, links, 'nothing recorded'))],
-    [
-      'Address after',
-      storedOr('addr_lo', () =>
-        neighbour(scene, neighbours.after, links, free < 0 ? 'not freed in the trace' : 'nothing recorded'),
-      ),
-    ],
-    [
-      'Segment',
-      beside &&
-        h(
-          'span',
-          {},
-          `${formatBytes(beside.bytes)} at `,
-          h('span', { class: 'mono' }, beside.segment),
-          h('span', { class: 'soft' }, alloc < 0 ? '' : ' when it begins'),
-        ),
-    ],
+    ['Address after', storedOr('addr_lo', () => neighbour(scene, neighbours.after, links, noneAfter))],
+    ['Segment', beside && segmentOf(beside, alloc)],
     ['Below in it', beside && neighbour(scene, beside.below, links, 'nothing')],
     ['Above in it', beside && neighbour(scene, beside.above, links, 'nothing')],
     ['Number', formatCount(id)],
   ]
+}
+
+function segmentOf({ bytes, segment }: Neighbours, alloc: number): HTMLElement {
+  const when = h('span', { class: 'soft' }, alloc < 0 ? '' : ' when it begins')
+  return h('span', {}, `${formatBytes(bytes)} at `, h('span', { class: 'mono' }, segment), when)
 }
 
 function moduleRow({ modules, stats }: Scene['info'], code: number): string | null {
@@ -147,13 +128,8 @@ function livedOf(data: DeviceData, id: number): string {
 
 function neighbour(scene: Scene, id: number, links: Links, none: string): Node | string {
   if (id < 0) return none
-  const data = scene.data!
-  return h(
-    'span',
-    {},
-    allocationLink(scene, id, links),
-    h('span', { class: 'soft' }, ` ${scene.stacks ? nameOfStack(scene.stacks, data.stack[id]) : ''}`),
-  )
+  const name = scene.stacks ? nameOfStack(scene.stacks, scene.data!.stack[id]) : ''
+  return h('span', {}, allocationLink(scene, id, links), h('span', { class: 'soft' }, ` ${name}`))
 }
 
 export function momentLink(scene: Scene, event: number, links: Links): HTMLElement {

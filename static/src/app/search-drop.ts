@@ -2,6 +2,7 @@
 
 import type { Suggestion } from '../search/suggest'
 import { fill, h } from '../ui/dom'
+import { Popup } from '../ui/popup'
 
 export class SearchList {
   readonly element = h('ul', {
@@ -95,6 +96,7 @@ const EXAMPLES: readonly (readonly [query: string, meaning: string])[] = [
 export class SearchHelp {
   readonly button: HTMLButtonElement
   readonly element: HTMLElement
+  private readonly popup: Popup
 
   constructor(put: (query: string) => void) {
     this.button = h(
@@ -103,31 +105,17 @@ export class SearchHelp {
         class: 'quiet small search-help-button',
         title: 'What can be searched',
         'aria-label': 'What can be searched',
-        'aria-expanded': 'false',
         'aria-controls': 'search-help',
-        onclick: () => this.toggle(),
       },
       'i',
     )
     const list = h('dl')
     for (const [query, meaning] of EXAMPLES) {
-      list.append(
-        h(
-          'dt',
-          {},
-          h(
-            'button',
-            {
-              onclick: () => {
-                this.close()
-                put(query)
-              },
-            },
-            query,
-          ),
-        ),
-        h('dd', {}, meaning),
-      )
+      const choose = (): void => {
+        this.close()
+        put(query)
+      }
+      list.append(h('dt', {}, h('button', { onclick: choose }, query)), h('dd', {}, meaning))
     }
     this.element = h(
       'div',
@@ -145,23 +133,13 @@ export class SearchHelp {
         'Sizes: B, KiB, MiB, GiB (KB, MB, GB are powers of 1000). Times: µs, ms, s, min. Enter and Shift + Enter step through the matches, the largest first.',
       ),
     )
-    document.addEventListener('pointerdown', ({ target }) => {
-      if (!this.element.contains(target as Node) && target !== this.button) this.close()
+    this.popup = new Popup(this.element, this.button, (isOpen) => {
+      this.element.hidden = !isOpen
     })
   }
 
-  toggle(): void {
-    this.element.hidden = !this.element.hidden
-    this.button.setAttribute('aria-expanded', String(!this.element.hidden))
-  }
-
-  /** False when it was not open. The focus does not vanish with it. */
+  /** False when it was not open. */
   close(): boolean {
-    const { hidden } = this.element
-    if (!hidden) {
-      if (this.element.contains(document.activeElement)) this.button.focus()
-      this.toggle()
-    }
-    return !hidden
+    return this.popup.close()
   }
 }

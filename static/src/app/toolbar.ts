@@ -3,6 +3,7 @@
 import { deviceLabel, deviceSummary, hasData, viewsOf } from '../ui/devices'
 import { button, menu } from '../ui/controls'
 import { h } from '../ui/dom'
+import { Popup } from '../ui/popup'
 import { canSplit } from '../ui/second'
 import type { State, Store, ViewName } from '../ui/state'
 import { AxisSwitch } from '../views/shared/controls'
@@ -103,17 +104,9 @@ export class Toolbar {
       h('div', { class: 'row page-end' }, ...pageTools.slice(-1), help),
       this.viewRow,
     )
-    const menuButton = h(
-      'button',
-      {
-        class: 'menu-button',
-        'aria-expanded': 'false',
-        'aria-controls': 'toolbar-menu',
-      },
-      '☰ Menu',
-    )
+    const menuButton = h('button', { class: 'menu-button', 'aria-controls': 'toolbar-menu' }, '☰ Menu')
     this.element = h('div', { class: 'row wrap toolbar' }, tabs, ...pageTools.slice(0, -1), menuButton, folded)
-    bindMenu(this.element, menuButton)
+    new Popup(this.element, menuButton, (isOpen) => this.element.classList.toggle('menu-open', isOpen))
   }
 
   render(
@@ -146,23 +139,4 @@ export class Toolbar {
     this.split.setAttribute('aria-pressed', String(isSplit))
     this.split.hidden = !canSplit(state.view)
   }
-}
-
-/** The menu closes by its button, Escape, and a press outside. */
-function bindMenu(toolbar: HTMLElement, button: HTMLButtonElement): void {
-  const open = (isOpen: boolean): void => {
-    toolbar.classList.toggle('menu-open', isOpen)
-    button.setAttribute('aria-expanded', String(isOpen))
-  }
-  const isOpen = (): boolean => toolbar.classList.contains('menu-open')
-  button.addEventListener('click', () => open(!isOpen()))
-  toolbar.addEventListener('keydown', (event) => {
-    if (event.key !== 'Escape' || !isOpen() || event.defaultPrevented) return
-    event.stopPropagation()
-    open(false)
-    button.focus()
-  })
-  document.addEventListener('pointerdown', (event) => {
-    if (isOpen() && !toolbar.contains(event.target as Node)) open(false)
-  })
 }

@@ -3,15 +3,14 @@
 
 import type { Controller, Drawn, ViewPatch, ViewState } from './controller'
 import { type AllocationRecord, describeAllocation } from './allocation-record'
-import { type DataClient, maskOf } from './worker/data-client'
+import { type DataClient, maskOf, matchesOf } from './worker/data-client'
 import type { FrameJson, StatsJson } from './data/model'
 import { formatBytes, formatCount, formatShare } from './layout/format'
 import { pick as pickAt } from './layout/pick'
-import { asksForTimes, parse } from './search/grammar'
+import { parse } from './search/grammar'
 import { peakWithout } from './data/held-memory'
 import type { WhatIfAnswer } from './whatif/job'
 import type { Minimum } from './whatif/minimum'
-import { evaluateQuery } from './search/matches'
 
 export interface PublicApi {
   /** Settled once the first view is painted from real data, and the code of the others has run. */
@@ -96,13 +95,7 @@ export function installApi(target: { snapreport?: PublicApi }, opening: Promise<
       const { client } = await opened
       const index = indexOf(client, device)
       if (typeof query !== 'string') throw new TypeError('a query is a text')
-      parse(query) // before anything is read for it
-      const [data, stacks] = await Promise.all([
-        client.device(index),
-        client.stacks(),
-        asksForTimes(query) && client.times(index),
-      ])
-      const { mask, count, bytes } = evaluateQuery(data, stacks, client.devices[index], query)
+      const { mask, count, bytes } = await matchesOf(client, index, query)
       const ids: number[] = []
       for (let id = 0; id < mask.length; id++) if (mask[id]) ids.push(id)
       return { count, bytes, ids }

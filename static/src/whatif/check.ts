@@ -2,6 +2,7 @@
 // snapreport/allocator/check.py.
 
 import { sentence } from '../allocator/facts'
+import { remembered } from '../data/remembered'
 import { formatShare } from '../layout/format'
 import { OverlapError } from './blocks'
 import { RecordedMemory } from './placement'
@@ -71,9 +72,7 @@ function segmentsAt(trace: Trace): Map<number, [number, number][]> {
     const action = trace.segmentAction[row]
     if (action !== 0 && action !== 2) return
     const entry: [number, number] = [trace.segmentAddress[row], action === 2 ? 0 : trace.segmentBytes[row]]
-    const entries = at.get(owner)
-    if (entries) entries.push(entry)
-    else at.set(owner, [entry])
+    remembered(at, owner, () => []).push(entry)
   })
   return at
 }
@@ -148,11 +147,5 @@ function curveErrorOf(trace: Trace, done: Outcome, recordedRetries: boolean): nu
     const position = (kind === ALLOC || kind === OOM ? event : trace.item[at]) + 1
     worst = Math.max(worst, Math.abs(done.reserved[row] - trace.reserved[position]))
   }
-  return (
-    worst /
-    Math.max(
-      trace.reserved.reduce((most, bytes) => Math.max(most, bytes), 0),
-      1,
-    )
-  )
+  return worst / trace.reserved.reduce((most, bytes) => Math.max(most, bytes), 1)
 }

@@ -4,8 +4,8 @@ import type { Replay } from '../allocator/replay'
 import type { DecodedBlob } from '../data/columns'
 import type { BandKeys, DeviceData, DeviceInfo, Manifest, Stacks, TileKey, TileMesh } from '../data/model'
 import type { SourceLines } from '../data/source-links'
-import { parse } from '../search/grammar'
-import { evaluateQuery } from '../search/matches'
+import { asksForTimes, parse } from '../search/grammar'
+import { evaluateQuery, type Matches } from '../search/matches'
 import type { Replays } from '../whatif/job'
 
 /** How the page requests data. Devices are named by DeviceInfo.index. */
@@ -59,9 +59,15 @@ export interface ReplayRequest<T> {
   cancel(): void
 }
 
-/** 1 per allocation that matches. Rejects with QueryError for a malformed query. */
+/** What a query matches. Rejects with QueryError where it is malformed. */
+export async function matchesOf(client: DataClient, device: number, query: string): Promise<Matches> {
+  parse(query) // before anything is read for it
+  const times = asksForTimes(query) && client.times(device)
+  const [data, stacks] = await Promise.all([client.device(device), client.stacks(), times])
+  return evaluateQuery(data, stacks, client.devices[device], query)
+}
+
+/** 1 per allocation that matches. */
 export async function maskOf(client: DataClient, device: number, query: string): Promise<Uint8Array> {
-  parse(query)
-  const [data, stacks] = await Promise.all([client.device(device), client.stacks(), client.times(device)])
-  return Uint8Array.from(evaluateQuery(data, stacks, client.devices[device], query).mask, Number)
+  return (await matchesOf(client, device, query)).mask
 }

@@ -86,7 +86,7 @@ export class Store {
         ? CLOSED
         : {}
     const next: State = Object.freeze({ ...before, ...fresh, ...patch })
-    if (isSame(before, next)) return
+    if (JSON.stringify(next) === JSON.stringify(before)) return
     this.current = next
     for (const listener of this.listeners) listener(next, before)
   }
@@ -126,14 +126,4 @@ export function isPlace(a: State, b: State): boolean {
 export function patched(options: Options, patch: Readonly<Record<string, string | null>>): Options {
   const entries = Object.entries({ ...options, ...patch })
   return Object.fromEntries(entries.filter((entry): entry is [string, string] => entry[1] !== null))
-}
-
-function isSame(a: State, b: State): boolean {
-  const plain = ({ options: _, ...others }: State): string => JSON.stringify(others)
-  return plain(a) === plain(b) && isSameOptions(a.options, b.options)
-}
-
-function isSameOptions(a: Options, b: Options): boolean {
-  const names = Object.keys(a)
-  return a === b || (names.length === Object.keys(b).length && names.every((name) => a[name] === b[name]))
 }

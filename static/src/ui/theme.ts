@@ -14,7 +14,8 @@ export function isDark(theme: Theme): boolean {
 
 /** Sets when dark colours hold (css/tokens.css), and calls back when the theme changes, by button or by system. */
 export function bindTheme(store: Store, button: HTMLButtonElement, onChange: () => void): void {
-  const rules = [...document.styleSheets].flatMap((sheet) => [...sheet.cssRules])
+  // The page's own style: those that extensions add may not be read.
+  const rules = [...(document.querySelector<HTMLStyleElement>('style#style')?.sheet?.cssRules ?? [])]
   const dark = rules.find((rule) => rule instanceof CSSMediaRule && rule.conditionText.includes(SYSTEM_DARK))
   const apply = (): void => {
     const { theme } = store.state

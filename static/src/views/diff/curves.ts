@@ -5,6 +5,7 @@ import { h } from '../../ui/dom'
 import { stackList } from '../../ui/stack-list'
 import type { Inks } from '../shared/inks'
 import { drawByteAxis } from '../shared/plot-frame'
+import { greatestOf } from '../shared/scene'
 
 interface Curve {
   data: DeviceData
@@ -24,7 +25,7 @@ export function paintCurves(
   inks: Inks,
 ): void {
   const width = Math.max(1, whole - LEFT)
-  const top = Math.max(1, ...curves.map(({ data }) => most(data.allocated))) * 1.06
+  const top = Math.max(1, ...curves.map(({ data }) => greatestOf(data.allocated))) * 1.06
   drawByteAxis(ctx, { left: LEFT, top: 0, width, height }, top, inks)
   ctx.save()
   ctx.translate(LEFT, 0)
@@ -57,12 +58,6 @@ export function paintCurves(
     ctx.fill()
   }
   ctx.restore()
-}
-
-function most(values: Float64Array): number {
-  let highest = 0
-  for (const value of values) if (value > highest) highest = value
-  return highest
 }
 
 /** before: frames of the same code in the earlier snapshot; null where it is not there. */

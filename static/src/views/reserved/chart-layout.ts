@@ -86,7 +86,7 @@ export function positionAt(scene: ChartScene, x: number, box: Box): number {
   const [from, to] = positionsIn(data, window.scale, at, end)
   if (to - from <= 1) return from
   const by = box === partsBox && choice.fragmentationOnly ? 'fragmentation' : 'reserved'
-  return columnsOf(data, { ...window, x0: at, x1: end }, 1, by).position[0]
+  return columnsOf(data, { ...window, x0: at, x1: end }, 1, by)[0]
 }
 
 /** Row of the segment at a pixel of the lower picture; -1 where there is none. */

@@ -5,11 +5,11 @@ import { type Box, drawMoment, xToPixel } from '../shared/plot-frame'
 import { xOfPosition } from '../shared/x-window'
 import type { Point } from '../shared/event-plot'
 import type { ChartScene } from './chart-layout'
-import { type Columns, columnsOf, maxByColumn, stackOf } from './columns'
+import { columnsOf, maxByColumn, stackOf } from './columns'
 import { drawCurve, paintSegments, paintStack } from './paint'
 
 /** The parts of reserved memory, or its fragmentation alone. Words of the picture run down the columns. */
-export function paintParts(words: Uint32Array, width: number, height: number, scene: ChartScene): Columns {
+export function paintParts(words: Uint32Array, width: number, height: number, scene: ChartScene): Int32Array {
   const { replay, largest, whatIf, use, inks, choice, window, partsTop } = scene
   const { data } = scene.context
   const base = !choice.fragmentationOnly
@@ -20,17 +20,25 @@ export function paintParts(words: Uint32Array, width: number, height: number, sc
   paintStack(words, width, height, stackOf(data, replay, columns, base), partsTop, colours)
   const curve = (bytes: Float64Array, colour: Inks['ink']): void =>
     drawCurve(words, width, height, bytes, partsTop, word(colour))
+  // At the moments that the areas show.
+  const shown = (of: (s: number) => number): Float64Array => Float64Array.from(columns, of)
   if (base) {
-    curve(columns.allocatedMax, inks.ink)
-    curve(columns.reservedMax, inks.reserved)
+    curve(maxByColumn(data, window, width, data.allocated), inks.ink)
+    curve(
+      shown((s) => data.reserved[s]),
+      inks.reserved,
+    )
     if (use) curve(maxByColumn(data, window, width, use.used), inks.deviceUsed)
     if (whatIf) curve(maxByColumn(data, window, width, whatIf), inks.accent)
   } else {
-    curve(columns.fragmentationMax, inks.reserved)
-    // At the moments that the areas show: beside them it shows whether free memory is contiguous.
+    curve(
+      shown((s) => data.reserved[s] - data.allocated[s]),
+      inks.reserved,
+    )
+    // Beside the areas it shows whether free memory is contiguous.
     if (largest)
       curve(
-        Float64Array.from(columns.position, (s) => largest[s]),
+        shown((s) => largest[s]),
         inks.largest,
       )
   }
@@ -43,15 +51,15 @@ export function paintPiles(
   width: number,
   height: number,
   scene: ChartScene,
-  byReserved: Columns | null,
+  byReserved: Int32Array | null,
 ): void {
   const { piles, groups, inks, window, segmentsTop } = scene
   const { data, dark } = scene.context
   if (!piles || !groups) return
   const colours = Array.from({ length: groups.count }, (_, group) => groupColour(group, dark))
-  const columns = byReserved?.count === width ? byReserved : columnsOf(data, window, width, 'reserved')
+  const columns = byReserved?.length === width ? byReserved : columnsOf(data, window, width, 'reserved')
   paintSegments(words, width, height, piles, columns, segmentsTop, groups.of, colours)
-  drawCurve(words, width, height, columns.allocatedMax, segmentsTop, word(inks.ink))
+  drawCurve(words, width, height, maxByColumn(data, window, width, data.allocated), segmentsTop, word(inks.ink))
 }
 
 export function drawTitle(ctx: CanvasRenderingContext2D, box: Box, inks: Inks, text: string): void {

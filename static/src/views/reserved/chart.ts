@@ -8,7 +8,8 @@ import { xWindowOf } from '../shared/x-window'
 import type { ViewParts } from '../view'
 import { boxAt, type ChartInput, type ChartScene, layOutChart, positionAt, segmentRowAt } from './chart-layout'
 import { drawMarks, drawTitle, paintParts, paintPiles } from './chart-painting'
-import { type Columns, type Extremes, extremesOf } from './columns'
+import { greatestOf } from '../shared/scene'
+import { type Extremes, extremesOf } from './columns'
 import { describeMoment } from './reserved-text'
 import { SegmentStack } from './segment-stack'
 import { Memo } from '../memo'
@@ -18,8 +19,8 @@ export class ReservedChart extends EventPlot<ChartScene> {
   onSegment: (row: number, position: number) => void = () => {}
   /** Bytes at the top of the upper and of the lower picture. */
   extent: readonly number[] | null = null
-  /** Columns of the upper picture as last painted, for tests. */
-  columns: Columns | null = null
+  /** Positions that the columns of the upper picture show, as last painted. */
+  columns: Int32Array | null = null
   private readonly piles = new Memo<SegmentStack>()
   private readonly extremes = new Memo<Extremes>()
   /** Counts the curves that were drawn over the picture: another one has it painted again. */
@@ -36,11 +37,8 @@ export class ReservedChart extends EventPlot<ChartScene> {
     if (width === 0) return
     if (this.curve.bytes !== whatIf) this.curve = { bytes: whatIf, version: this.curve.version + 1 }
     const extremes = this.extremes.get([data], () => extremesOf(data))
-    const { mostLost } = extremes
-    let { most } = extremes
-    if (whatIf) for (const bytes of whatIf) if (bytes > most) most = bytes
-    let top = choice.fragmentationOnly ? mostLost : most
-    if (use && !choice.fragmentationOnly) for (const bytes of use.used) if (bytes > top) top = bytes
+    const most = Math.max(extremes.most, whatIf ? greatestOf(whatIf) : 0)
+    const top = choice.fragmentationOnly ? extremes.mostLost : Math.max(most, use ? greatestOf(use.used) : 0)
     this.extent = [top, most]
     const [parts, segments] = this.extent.map((bytes, i) => Math.max(bytes, context.extent?.[i] ?? 0))
     const hasSegments = choice.segments && replay !== null && replay.segments.count > 0
@@ -74,7 +72,7 @@ export class ReservedChart extends EventPlot<ChartScene> {
 
   protected paint(ctx: CanvasRenderingContext2D, scene: ChartScene): void {
     const { context, inks, choice, window, partsBox, segmentsBox, partsTop, segmentsTop } = scene
-    let byReserved: Columns | null = null
+    let byReserved: Int32Array | null = null
     if (partsBox) {
       this.paintPixels(ctx, partsBox, inks, true, (words, width, height) => {
         this.columns = paintParts(words, width, height, scene)

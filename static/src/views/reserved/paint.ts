@@ -3,15 +3,14 @@
 
 import { word } from '../shared/inks'
 import type { Rgb } from '../shared/inks'
-import type { Columns, Stack } from './columns'
 import type { Pile, SegmentStack } from './segment-stack'
 
-/** Areas on top of each other. `byteTop`: bytes of the whole height. */
+/** Areas on top of each other. `tops`: the upper edge of each by column; `byteTop`: bytes of the whole height. */
 export function paintStack(
   out: Uint32Array,
   width: number,
   height: number,
-  stack: Stack,
+  tops: readonly Float64Array[],
   byteTop: number,
   colours: readonly Rgb[],
 ): void {
@@ -19,10 +18,10 @@ export function paintStack(
   const perByte = height / byteTop
   for (let x = 0; x < width; x++) {
     let bottom = height
-    for (let part = 0; part < stack.tops.length; part++) {
-      const top = stack.tops[part][x] * perByte
+    for (let part = 0; part < tops.length; part++) {
+      const top = tops[part][x] * perByte
       // A part of any size is one pixel at least, so that it shows.
-      const below = part === 0 ? 0 : stack.tops[part - 1][x] * perByte
+      const below = part === 0 ? 0 : tops[part - 1][x] * perByte
       const to = top > below ? Math.min(Math.round(height - top), bottom - 1) : bottom
       if (to < bottom) out.fill(words[part], x * height + Math.max(0, to), x * height + bottom)
       bottom = Math.max(0, Math.min(bottom, to))
@@ -36,7 +35,7 @@ export function paintSegments(
   width: number,
   height: number,
   piles: SegmentStack,
-  columns: Columns,
+  columns: Int32Array,
   byteTop: number,
   groupOf: Uint16Array,
   colours: readonly Rgb[],
@@ -48,7 +47,7 @@ export function paintSegments(
   piles.rewind()
   let before: Pile | null = null
   for (let x = 0; x < width; x++) {
-    const pile = piles.at(columns.position[x])
+    const pile = piles.at(columns[x])
     if (pile === before) {
       // Segments rarely change: most columns equal the one before.
       out.copyWithin(x * height, (x - 1) * height, x * height)

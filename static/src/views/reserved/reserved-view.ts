@@ -203,12 +203,7 @@ export class ReservedView implements View {
               largestFree: this.largest?.data === data && this.largest.bytes ? [...this.largest.bytes] : null,
             }
           : null,
-      columns: columns && {
-        position: [...columns.position],
-        allocatedMax: [...columns.allocatedMax],
-        reservedMax: [...columns.reservedMax],
-        fragmentationMax: [...columns.fragmentationMax],
-      },
+      columns: columns && [...columns],
       used: copied ? [...(this.prepare(this.shown.context).use?.used ?? [])] : null,
       whatIf: this.whatIf.element.hidden ? null : this.whatIf.debug(),
       boxes: this.chart.boxes(),

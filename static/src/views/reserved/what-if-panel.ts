@@ -12,6 +12,7 @@ import { byPosition, OWN, STANDARD, type WhatIfAnswer, type WhatIfRun } from '..
 import type { Minimum } from '../../whatif/minimum'
 import { maskOf, type ReplayRequest } from '../../worker/data-client'
 import { describeStack, requestAt } from '../shared/describe'
+import { greatestOf } from '../shared/scene'
 import type { ViewParts } from '../view'
 import { errorBarText, HEADS, minimumParts, nameOf, recordedRow, runRow } from './what-if-table'
 
@@ -183,7 +184,7 @@ export class WhatIfPanel {
       chosen: this.chosen,
       busy: !this.stop.hidden,
       rows: [...this.rows.children].map((row) => [...row.children].map((cell) => cell.textContent)),
-      curvePeak: this.curve?.reduce((most, bytes) => Math.max(most, bytes), 0),
+      curvePeak: this.curve && greatestOf(this.curve),
     }
   }
 
@@ -305,8 +306,7 @@ export class WhatIfPanel {
     const base = runs[0]?.peakReserved ?? null
     if (!this.device) return
     const { data, info } = this.device
-    const peak = data.reserved.reduce((most, bytes) => Math.max(most, bytes), 0)
-    const recorded = recordedRow(peak, info.ooms[0]?.event ?? null)
+    const recorded = recordedRow(greatestOf(data.reserved), info.ooms[0]?.event ?? null)
     fill(
       this.rows,
       recorded,

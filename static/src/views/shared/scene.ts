@@ -205,6 +205,13 @@ function peakMark(info: DeviceInfo): Mark {
   return { kind: 'peak', event: info.peak_event, bytes: info.peak_bytes, free: NaN }
 }
 
+/** The greatest of all values; 0 where none is greater. */
+export function greatestOf(values: Float64Array): number {
+  let greatest = 0
+  for (const value of values) if (value > greatest) greatest = value
+  return greatest
+}
+
 /** Where a column of numbers is greatest between two positions, in a few steps however long the range. */
 export class RangeMax {
   /** layers[k][b]: first index of the greatest value in block b of 64^(k+1) values */

@@ -2,6 +2,7 @@
 // once, and where several stacks would still read alike the first caller in which they differ.
 
 import type { Frame, Stacks } from '../../data/model'
+import { remembered } from '../../data/remembered'
 
 /** Callers named with a stack. */
 const NEAREST = 2
@@ -24,6 +25,9 @@ export interface CallersOfStack {
   /** A caller farther out, in which the stack differs from others with these callers. */
   readonly farther: readonly Frame[]
 }
+
+/** Stacks that read alike, and the callers that may tell them apart. */
+type Group = [stack: number, farther: number[]][]
 
 const NONE: CallersOfStack = { frames: [], isCut: false, farther: [] }
 
@@ -55,30 +59,28 @@ export function callersOf(stacks: Stacks, used: Iterable<number>, isNamed: (fram
   }
   const framesOf = (nodes: readonly number[]): Frame[] => nodes.map((node) => frame(frameOf[node]))
   const made = new Map<number, CallersOfStack>()
-  const alike = new Map<string, [stack: number, farther: number[]][]>()
+  const alike = new Map<string, Group>()
   for (const [stack, node] of tops) {
     const nodes = path(caller[node])
     const own = nodes.filter((at) => through[at] < many)
     const near = own.slice(0, NEAREST)
     made.set(stack, { frames: framesOf(near), isCut: near.length < Math.min(NEAREST, nodes.length), farther: [] })
     const name = [frameOf[node], stacks.operator(stack), ...near.map((at) => frameOf[at])].join()
-    const others = alike.get(name)
-    if (others) others.push([stack, own.slice(NEAREST)])
-    else alike.set(name, [[stack, own.slice(NEAREST)]])
+    remembered(alike, name, (): Group => []).push([stack, own.slice(NEAREST)])
   }
-  const tellApart = (group: [stack: number, farther: number[]][], round: number): void => {
+  const tellApart = (group: Group, round: number): void => {
     if (group.length < 2 || round === ROUNDS) return
     const longest = Math.max(...group.map(([, nodes]) => nodes.length))
     const frameAt = (nodes: readonly number[], i: number): number => (i < nodes.length ? frameOf[nodes[i]] : -1)
     let i = 0
     while (i < longest && group.every(([, nodes]) => frameAt(nodes, i) === frameAt(group[0][1], i))) i++
     if (i === longest) return
-    const parts = new Map<number, [stack: number, farther: number[]][]>()
+    const parts = new Map<number, Group>()
     for (const [stack, nodes] of group) {
       const key = frameAt(nodes, i)
       const before = made.get(stack)!
       if (key >= 0) made.set(stack, { ...before, farther: [...before.farther, frame(key)] })
-      parts.set(key, [...(parts.get(key) ?? []), [stack, nodes.slice(i + 1)]])
+      remembered(parts, key, (): Group => []).push([stack, nodes.slice(i + 1)])
     }
     for (const part of parts.values()) tellApart(part, round + 1)
   }

@@ -59,37 +59,17 @@ function columnsOf(parts: GroupParts): Column[] {
   ]
   if (range) return columns
   columns.push(
-    bytes(
-      { name: 'live', title: 'Live', hint: 'Bytes live at the moment', level: 1 },
-      (g) => live.bytes[g],
-      total(live.bytes),
-    ),
-    counts(
-      { name: 'livecount', title: 'Live count', hint: 'Allocations live at the moment', level: 2, width: 88 },
-      (g) => live.count[g],
-      total(live.count),
-    ),
-    bytes(
-      { name: 'peak', title: 'At peak', hint: 'Bytes live at the peak', level: 2 },
-      (g) => sums.peak[g],
-      total(sums.peak),
-    ),
+    summed(bytes, 'live', 'Live', 1, 'Bytes live at the moment', live.bytes),
+    summed(counts, 'livecount', 'Live count', 2, 'Allocations live at the moment', live.count, 88),
+    summed(bytes, 'peak', 'At peak', 2, 'Bytes live at the peak', sums.peak),
     shares(
       { name: 'share', title: 'Of peak', hint: 'Share of the bytes that were allocated at the peak', level: 2 },
       (g) => sums.peak[g],
       info.peak_bytes,
       total(sums.peak),
     ),
-    counts(
-      { name: 'count', title: 'Count', hint: 'Allocations in all, live or not', level: 2, width: 84 },
-      (g) => sums.count[g],
-      all,
-    ),
-    bytes(
-      { name: 'total', title: 'Total', hint: 'Bytes of all its allocations together, live or not', level: 3 },
-      (g) => sums.bytes[g],
-      total(sums.bytes),
-    ),
+    summed(counts, 'count', 'Count', 2, 'Allocations in all, live or not', sums.count, 84),
+    summed(bytes, 'total', 'Total', 3, 'Bytes of all its allocations together, live or not', sums.bytes),
     spans(
       {
         name: 'lifetime',
@@ -142,16 +122,8 @@ function categoryColumn({ info, mainCategory }: GroupParts): Column {
 function rangeColumns(range: RangeSums): Column[] {
   const { allocated, freed, births, frees, peak, peakOfAll } = range
   return [
-    bytes(
-      { name: 'allocated', title: 'Allocated', hint: 'Bytes that the events of the range allocate', level: 1 },
-      (g) => allocated[g],
-      total(allocated),
-    ),
-    bytes(
-      { name: 'freed', title: 'Freed', hint: 'Bytes that the events of the range free', level: 1 },
-      (g) => freed[g],
-      total(freed),
-    ),
+    summed(bytes, 'allocated', 'Allocated', 1, 'Bytes that the events of the range allocate', allocated),
+    summed(bytes, 'freed', 'Freed', 1, 'Bytes that the events of the range free', freed),
     changes(
       { name: 'net', title: 'Net', hint: 'Allocated less freed', level: 1 },
       (g) => allocated[g] - freed[g],
@@ -168,17 +140,22 @@ function rangeColumns(range: RangeSums): Column[] {
       peakOfAll,
       peakOfAll,
     ),
-    counts(
-      { name: 'births', title: 'Allocs', hint: 'Allocations in the range', level: 3, width: 84 },
-      (g) => births[g],
-      total(births),
-    ),
-    counts(
-      { name: 'frees', title: 'Frees', hint: 'Frees in the range', level: 3, width: 84 },
-      (g) => frees[g],
-      total(frees),
-    ),
+    summed(counts, 'births', 'Allocs', 3, 'Allocations in the range', births, 84),
+    summed(counts, 'frees', 'Frees', 3, 'Frees in the range', frees, 84),
   ]
+}
+
+/** A column of what each group has, with the sum of all below. */
+function summed(
+  make: typeof bytes,
+  name: string,
+  title: string,
+  level: Column['level'],
+  hint: string,
+  values: Float64Array,
+  width = 96,
+): Column {
+  return make({ name, title, hint, level, width }, (group) => values[group], total(values))
 }
 
 function nameColumn(word: string, groups: Groups, isFrame: boolean): Column {

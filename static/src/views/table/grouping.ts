@@ -232,11 +232,7 @@ function byStep(info: DeviceInfo, data: DeviceData): Groups {
 function bySize({ size }: DeviceData): Groups {
   const sizes: number[] = []
   const numbers = new Map<number, number>()
-  const of = Int32Array.from(size, (bytes) => {
-    let number = numbers.get(bytes)
-    if (number === undefined) numbers.set(bytes, (number = sizes.push(bytes) - 1))
-    return number
-  })
+  const of = Int32Array.from(size, (bytes) => remembered(numbers, bytes, () => sizes.push(bytes) - 1))
   return {
     count: sizes.length,
     of,

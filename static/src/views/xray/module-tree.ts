@@ -2,6 +2,7 @@
 
 import type { ModuleMemory } from '../../data/contracts'
 import type { DeviceData } from '../../data/model'
+import { remembered } from '../../data/remembered'
 import { firstWhere } from '../../layout/binary-search'
 
 /** Modules that are one row: numbered siblings that are built alike, and what stands at the same place below such. */
@@ -21,16 +22,14 @@ export interface ModuleNode {
 export function moduleTree(modules: readonly ModuleMemory[], folds: boolean): ModuleNode[] {
   const children = new Map<string, number[]>()
   modules.forEach(({ module }, row) => {
-    const parent = parentOf(module)
-    if (children.get(parent)?.push(row) === undefined) children.set(parent, [row])
+    remembered(children, parentOf(module), (): number[] => []).push(row)
   })
   const nodes = (parents: readonly string[], above: string, depth: number): ModuleNode[] => {
     const places = new Map<string, number[]>()
     for (const parent of parents) {
       for (const row of children.get(parent) ?? []) {
         const { module, like } = modules[row]
-        const place = partOf((folds && like) || module)
-        if (places.get(place)?.push(row) === undefined) places.set(place, [row])
+        remembered(places, partOf((folds && like) || module), (): number[] => []).push(row)
       }
     }
     return [...places.values()].map((members) => {

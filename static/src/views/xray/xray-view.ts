@@ -193,59 +193,35 @@ export class XrayView implements View {
         const most = Math.max(...values)
         return values.map((value) => (value > 0 ? BARS[Math.ceil((value / most) * 8) - 1] : ' ')).join('')
       }
-      const bytes = (name: string, level: 2 | 3, hint: string, has: (kind: string) => boolean): Column => ({
-        name,
-        title: capital(name),
-        hint,
-        width: name === 'optimizer state' ? 138 : 96,
-        grow: 0,
-        level,
-        kind: 'number',
-        text: (node) => bytesText(sum(node, has)),
-      })
+      const column = (
+        name: string,
+        title: string,
+        hint: string,
+        level: Column['level'],
+        width: number,
+        kind: Column['kind'],
+        text: Column['text'],
+      ): Column => ({ name, title, hint, level, width, kind, text, grow: 0 })
+      const bytes = (name: string, level: 2 | 3, hint: string, has: (kind: string) => boolean): Column =>
+        column(name, capital(name), hint, level, name === 'optimizer state' ? 138 : 96, 'number', (node) =>
+          bytesText(sum(node, has)),
+        )
       const longest = Math.max(0, ...modules.map(({ kind }) => kind?.length ?? 0))
+      const ofPath = 'The path of a module; "0–9" are ten that are built alike'
+      const ofCurve = `Live bytes in ${samples} parts of the trace, each where most is allocated; a full bar is the most of this row`
       const columns: Column[] = [
+        { ...column('module', 'Module', ofPath, 1, 236, 'name', nameOf), grow: 1 },
         {
-          name: 'module',
-          title: 'Module',
-          hint: 'The path of a module; "0–9" are ten that are built alike',
-          width: 236,
-          grow: 1,
-          level: 1,
-          kind: 'name',
-          text: nameOf,
-        },
-        {
-          name: 'class',
-          title: 'Class',
-          hint: 'Its class',
-          width: 130,
+          ...column('class', 'Class', 'Its class', 3, 130, 'text', ({ kind }) => kind),
           grow: 1,
           most: Math.max(130, 16 + LETTER * longest),
-          level: 3,
-          kind: 'text',
-          text: ({ kind }) => kind,
         },
-        {
-          name: 'live',
-          title: 'Live',
-          hint: 'Bytes of it and all below it that are live at the moment',
-          width: 88,
-          grow: 0,
-          level: 1,
-          kind: 'number',
-          text: (node) => formatBytes(bytesOf(node)),
-        },
-        {
-          name: 'share',
-          title: 'Share',
-          hint: 'Of what is allocated at the moment',
-          width: 72,
-          grow: 0,
-          level: 2,
-          kind: 'bar',
-          text: (node) => formatShare(bytesOf(node), whole),
-        },
+        column('live', 'Live', 'Bytes of it and all below it that are live at the moment', 1, 88, 'number', (node) =>
+          formatBytes(bytesOf(node)),
+        ),
+        column('share', 'Share', 'Of what is allocated at the moment', 2, 72, 'bar', (node) =>
+          formatShare(bytesOf(node), whole),
+        ),
         ...OWN_COLUMN.map((name) =>
           bytes(name, 2, `Of these, ${name === 'activation' ? 'activations' : name}`, (kind) => kind === name),
         ),
@@ -255,26 +231,10 @@ export class XrayView implements View {
           'Of these, all else, such as inputs, workspaces and what has no category',
           (kind) => !OWN_COLUMN.includes(kind),
         ),
-        {
-          name: 'curve',
-          title: 'Over the trace',
-          hint: `Live bytes in ${samples} parts of the trace, each where most is allocated; a full bar is the most of this row`,
-          width: 208,
-          grow: 0,
-          level: 2,
-          kind: 'curve',
-          text: curve,
-        },
-        {
-          name: 'allocations',
-          title: 'Allocations',
-          hint: 'Over the whole trace',
-          width: 104,
-          grow: 0,
-          level: 3,
-          kind: 'number',
-          text: ({ members }) => formatCount(members.reduce((all, row) => all + modules[row].allocations, 0)),
-        },
+        column('curve', 'Over the trace', ofCurve, 2, 208, 'curve', curve),
+        column('allocations', 'Allocations', 'Over the whole trace', 3, 104, 'number', ({ members }) =>
+          formatCount(members.reduce((all, row) => all + modules[row].allocations, 0)),
+        ),
       ]
       // Lines of forward have no class.
       if (longest === 0) columns.splice(1, 1)

@@ -5,6 +5,7 @@ import type { ColourBy } from '../ui/state'
 import { type Keys, keysOf, whyNot } from './colours/keys'
 import { stackColours, STACKS_AT_LEAST } from './shared/colours'
 import { nameOfStack } from './shared/describe'
+import { css, type Rgb } from './shared/inks'
 import { remembered } from '../data/remembered'
 
 export { whyNot }
@@ -75,8 +76,11 @@ function colourTable({ count, colourOf }: Keys, dark: boolean, large: readonly n
   return rgba
 }
 
+export function rgbOf({ rgba }: Pick<Colouring, 'rgba'>, key: number): Rgb {
+  return [rgba[4 * key], rgba[4 * key + 1], rgba[4 * key + 2]]
+}
+
 /** "rgb(…)" of a key. */
 export function cssOf(colouring: Colouring, key: number): string {
-  const { rgba } = colouring
-  return `rgb(${rgba[4 * key]} ${rgba[4 * key + 1]} ${rgba[4 * key + 2]})`
+  return css(rgbOf(colouring, key))
 }

@@ -3,6 +3,7 @@
 import type { Cell } from '../../flame/layout'
 import { weightOf } from '../../flame/layout'
 import { shortName } from '../../ui/format'
+import { cssOf, rgbOf } from '../colouring'
 import { Memo } from '../memo'
 import { css, parseHex, type Rgb } from '../shared/inks'
 import type { ViewContext } from '../view'
@@ -56,7 +57,7 @@ export class CellLooks {
     if (isDifference(choices.measure)) return colours.change(cell.value, cell.loss)
     if (mixes) {
       const [first] = mixes.of(cell.low, cell.high)
-      return first ? rgbOf(colouring.rgba, first.key) : colours.plain
+      return first ? rgbOf(colouring, first.key) : colours.plain
     }
     const shown = frameOf(tree, cell, frame)
     return shown && cell.kind === 'frame' ? colours.of(originOf(shown)) : colours.plain
@@ -75,7 +76,7 @@ export class CellLooks {
     const parts = mixes?.of(cell.low, cell.high) ?? []
     if (parts.length < 2) return []
     return parts
-      .map((part) => ({ fill: css(rgbOf(colouring.rgba, part.key)), share: part.weight / weight }))
+      .map((part) => ({ fill: cssOf(colouring, part.key), share: part.weight / weight }))
       .filter(({ share }) => share >= MIN_SHARE)
   }
 }
@@ -87,10 +88,6 @@ export function labelOf({ tree, frame }: FlameModel, cell: Cell): string {
   if (cell.kind === 'frame') return shown?.operator || shortName(name)
   const operator = cell.kind === 'native' ? operatorOf(tree, cell, frame) : ''
   return operator ? `${operator}  ${name}` : name
-}
-
-function rgbOf(rgba: Uint8Array, key: number): Rgb {
-  return [rgba[4 * key], rgba[4 * key + 1], rgba[4 * key + 2]]
 }
 
 /** The style sheet's colours, for the canvas. */

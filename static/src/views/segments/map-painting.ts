@@ -5,7 +5,7 @@ import { type AllocatorState, PENDING, SPLIT, WHOLE } from '../../allocator/stat
 import { upperBound } from '../../layout/binary-search'
 import { formatBytes } from '../../layout/format'
 import type { Matches } from '../../search/matches'
-import type { Colouring } from '../colouring'
+import { type Colouring, rgbOf } from '../colouring'
 import { FONT } from '../shared/canvas-view'
 import { css, type Inks, mix, type Rgb, textOn, word } from '../shared/inks'
 import { LINE, type MapLayout, type Piece } from './map-layout'
@@ -123,9 +123,7 @@ export class MapPainter {
 /** The colour of a block in use; what a query does not match fades into the panel. */
 export function colourOf({ state, colouring, matches, inks }: MapScene, block: number): Rgb {
   const id = state.blockId[block]
-  const key = 4 * colouring.keys[id]
-  const { rgba } = colouring
-  const own: Rgb = [rgba[key], rgba[key + 1], rgba[key + 2]]
+  const own = rgbOf(colouring, colouring.keys[id])
   const shown = state.blockKind[block] === PENDING ? mix(own, inks.pending, 0.3) : own
   return matches && !matches.mask[id] ? mix(shown, inks.panel, 0.78) : shown
 }

@@ -5,6 +5,7 @@ import type { Places } from './time-layout'
 import type { Replay } from '../../allocator/replay'
 import { formatCount } from '../../layout/format'
 import { axisClock } from '../../layout/gaps'
+import { type Colouring, rgbOf } from '../colouring'
 import type { Point } from '../shared/event-plot'
 import { css, type Inks, mix, type Rgb, word } from '../shared/inks'
 import { drawMoment } from '../shared/plot-frame'
@@ -23,8 +24,8 @@ export function paintBlocks(words: Uint32Array, width: number, height: number, s
   const plot = { scale, x0, x1, y0, y1, width, height }
   return paintTime(words, replay, places, plot, {
     keys: colouring.keys,
-    words: wordsOf(colouring.rgba, colouring.count, null),
-    dim: matches ? wordsOf(colouring.rgba, colouring.count, inks) : new Uint32Array(0),
+    words: wordsOf(colouring, null),
+    dim: matches ? wordsOf(colouring, inks) : new Uint32Array(0),
     mask: matches?.mask ?? null,
     pending: word(inks.pending),
     free: inks.split,
@@ -70,10 +71,10 @@ export function drawMarks(ctx: CanvasRenderingContext2D, scene: TimeScene, point
 }
 
 /** Words by key; faded into the panel where `inks` are given. */
-function wordsOf(rgba: Uint8Array, count: number, inks: Inks | null): Uint32Array {
-  const words = new Uint32Array(count)
-  for (let key = 0; key < count; key++) {
-    const own = [rgba[4 * key], rgba[4 * key + 1], rgba[4 * key + 2]] as const
+function wordsOf(colouring: Colouring, inks: Inks | null): Uint32Array {
+  const words = new Uint32Array(colouring.count)
+  for (let key = 0; key < words.length; key++) {
+    const own = rgbOf(colouring, key)
     words[key] = word(inks ? mix(own, inks.panel, 0.78) : own)
   }
   return words

@@ -6,7 +6,7 @@ import type { DataClient } from '../../worker/data-client'
 import type { Matches } from '../../search/matches'
 import type { State } from '../../ui/state'
 import { HATCHED } from '../../gl/flat-stage'
-import { type Colouring, largeStacks } from '../colouring'
+import { type Colouring, cssOf, largeStacks, rgbOf } from '../colouring'
 import { greyColours, stackColours, STACKS_AT_LEAST } from '../shared/colours'
 import { Memo } from '../memo'
 
@@ -72,9 +72,7 @@ export class BandColours {
   /** CSS colour of an allocation as the timeline shows it where it lies alone and matches; null before colours are known. */
   cssOf(id: number): string | null {
     const { colouring } = this
-    if (!colouring || id < 0 || id >= colouring.keys.length) return null
-    const at = 4 * colouring.keys[id]
-    return `rgb(${colouring.rgba.subarray(at, at + 3).join(' ')})`
+    return colouring && id >= 0 && id < colouring.keys.length ? cssOf(colouring, colouring.keys[id]) : null
   }
 
   /** The colouring in force as plain values, for tests: keys by allocation, and the red, green and blue of each key. */
@@ -85,9 +83,7 @@ export class BandColours {
         by: colouring.by,
         matches: matches && { count: matches.count, query: matches.query },
         keys: Array.from(colouring.keys),
-        colours: Array.from({ length: colouring.count }, (_, key) =>
-          Array.from(colouring.rgba.subarray(4 * key, 4 * key + 3)),
-        ),
+        colours: Array.from({ length: colouring.count }, (_, key) => rgbOf(colouring, key)),
       }
     )
   }

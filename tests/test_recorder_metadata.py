@@ -43,7 +43,6 @@ def recorded(**changes: Any) -> dict[str, Any]:
                 "memory_stats": {"num_ooms": 1},
             }
         },
-        "memory_at_start": {},
         "memory_at_dump": {0: {"free_bytes": GIB, "total_bytes": 80 * GIB}},
         "steps": [],
         "marks": [],

@@ -70,7 +70,7 @@ class RecorderMetadata(Struct, frozen=True, eq=False):
       that failed.
     started_us, dumped_us: by the recorder's clock, None if unknown.
     process, run, distributed, versions, allocator, options: texts by name. command: arguments of the program.
-    memory_at_start, memory_at_dump: (free, total) bytes of each device as reported by the driver.
+    memory_at_dump: (free, total) bytes of each device as reported by the driver.
     modules: ``module``, ``class`` String: paths by code, "" (no module) first. running: ``time_us`` Int64, ``code``
     Int32,
       ascending in time: which module runs from then on. pauses: ``begin_us``, ``end_us`` Int64, ascending: nothing was
@@ -100,7 +100,6 @@ class RecorderMetadata(Struct, frozen=True, eq=False):
     options: dict[str, str]
     git: Git | None
     devices: dict[int, Device]
-    memory_at_start: _Memory
     memory_at_dump: _Memory
     steps: pl.DataFrame
     tensors: pl.DataFrame
@@ -137,7 +136,6 @@ def read_metadata(raw: Any) -> RecorderMetadata | None:
         options=_texts(raw.get("options")),
         git=_git(_dict(raw.get("git"))),
         devices=_devices(_dict(raw.get("devices"))),
-        memory_at_start=_memory(raw.get("memory_at_start")),
         memory_at_dump=_memory(raw.get("memory_at_dump")),
         steps=_steps(_list(raw.get("steps"))),
         tensors=_tensors(marks),

@@ -90,7 +90,6 @@ class Recorder(ContextDecorator):
         self._profile: StepProfile | None = None
         self._facts: dict[str, Any] = {}
         self._started_us = 0
-        self._memory_at_start: dict[int, dict[str, int]] = {}
         self._signals = SignalDumps((), self._dump_on_signal, anywhere=False)
 
     def start(self) -> Recorder:
@@ -279,9 +278,6 @@ class Recorder(ContextDecorator):
         self._steps.append((number, end_ns // 1000))
         if len(self._steps) > MOST_STEPS:
             del self._steps[: MOST_STEPS // 10]
-        if not self._memory_at_start:
-            with contextlib.suppress(RuntimeError):
-                self._memory_at_start = metadata.memory_info(self._memory.kind)
         if self._profile is not None:
             self._profile.step(number, self._profile_path)
             self._wrote_since(end_ns)
@@ -388,7 +384,6 @@ class Recorder(ContextDecorator):
             "dumped_us": metadata.now_us(),
             **self._facts,
             "devices": metadata.device_facts(self._memory.kind),
-            "memory_at_start": self._memory_at_start,
             "memory_at_dump": metadata.memory_info(self._memory.kind),
             "steps": [list(step) for step in self._steps],
             "writing": self._writing,

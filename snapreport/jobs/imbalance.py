@@ -23,35 +23,28 @@ def imbalance_of(job: Job) -> JobImbalance:
     worst = int(np.argmax(peaks))
     # Ranks that recorded nothing, such as those without a device, have no known headroom.
     peaks = peaks[peaks > 0] if peaks.any() else peaks
-    high, median = int(peaks.max()), int(np.median(peaks))
+    low, high, median = int(peaks.min()), int(peaks.max()), int(np.median(peaks))
     share, unused = (high - median) / max(high, 1), int((high - peaks).sum())
     name = rank_part(job.ranks[worst], "Rank {}")
-    if len(peaks) < 2 or share < MIN_IMBALANCE:
-        low = int(peaks.min())
+    if not high:
+        text = "No rank recorded an allocation."
+    elif len(peaks) < 2:
+        text = sentence("{name} peaks at {} allocated.", bytes_part(high), name=name)
+    elif share >= MIN_IMBALANCE:
+        text = sentence(
+            "{name} determines the memory that the job needs: it peaks at {}, the median rank at {}. The other ranks "
+            "leave {} of headroom unused, {} each on average.",
+            bytes_part(high),
+            bytes_part(median),
+            bytes_part(unused),
+            bytes_part(unused // (len(peaks) - 1)),
+            name=name,
+        )
+    elif (high - low) / high >= MIN_IMBALANCE:
+        most, middle = bytes_part(high), bytes_part(median)
+        text = sentence("{name} has the highest peak, {}; the median rank peaks at {}.", most, middle, name=name)
+    else:
         within = sentence("within {} of", share_text(high - low, high)) if low < high else "at"
         all_ranks = "Both" if len(peaks) == 2 else sentence("All {}", len(peaks))
-        text: str = sentence(
-            "{all_ranks} ranks peak {within} {}.", bytes_part(high), all_ranks=all_ranks, within=within
-        )
-        if not high:
-            text = "No rank recorded an allocation."
-        elif len(peaks) < 2:
-            text = sentence("{name} peaks at {} allocated.", bytes_part(high), name=name)
-        elif (high - int(peaks.min())) / max(high, 1) >= MIN_IMBALANCE:
-            text = sentence(
-                "{name} has the highest peak, {}; the median rank peaks at {}.",
-                bytes_part(high),
-                bytes_part(median),
-                name=name,
-            )
-        return JobImbalance(worst, high, median, round(share, 6), unused, text)
-    text = sentence(
-        "{name} determines the memory that the job needs: it peaks at {}, the median rank at {}. The other ranks "
-        "leave {} of headroom unused, {} each on average.",
-        bytes_part(high),
-        bytes_part(median),
-        bytes_part(unused),
-        bytes_part(unused // max(len(peaks) - 1, 1)),
-        name=name,
-    )
+        text = sentence("{all_ranks} ranks peak {within} {}.", bytes_part(high), all_ranks=all_ranks, within=within)
     return JobImbalance(worst, high, median, round(share, 6), unused, text)

@@ -266,7 +266,7 @@ def _say(reduced: Job, output: str, written: Written) -> None:
 
 def _say_notes(reduced: Job) -> None:
     """What the page says about missing, unreadable and left out files, and about ranks that differ otherwise."""
-    from snapreport.jobs.build import job_notes
+    from snapreport.jobs.headline import notes
 
-    for note in job_notes(reduced):
-        echo(lines([f"snapreport: {note}"]), err=True)
+    for note in notes(reduced):
+        echo(lines([f"snapreport: {note.text}"]), err=True)

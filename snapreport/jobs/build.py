@@ -229,12 +229,7 @@ def job_title(job: Job) -> str:
 
 
 def job_line(job: Job) -> str:
-    """The answer in one line, for the terminal: without :func:`job_notes`."""
-    other = job_notes(job)
+    """The answer in one line, for the terminal: without its :func:`notes`."""
+    other = [note.text for note in notes(job)]
     texts = [text for sentence in headline(job) if (text := sentence.text) not in other]
     return joined(texts[:2])
-
-
-def job_notes(job: Job) -> list[str]:
-    """What the report says about the job's files, and about ranks that differ in more than memory."""
-    return [note.text for note in notes(job)]

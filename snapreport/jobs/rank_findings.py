@@ -6,13 +6,13 @@ from collections import defaultdict
 
 from msgspec import Struct
 
+from snapreport.findings.model import SEVERITIES
 from snapreport.jobs.digest_model import DigestFinding
 from snapreport.jobs.reduce import Job
 from snapreport.jobs.rows import FindingKey, finding_key
 from snapreport.jobs.sentences import on_ranks
 from snapreport.sentence import bytes_part, rank_part, sentence
 
-_SEVERITIES = ("error", "warning", "info")
 MUCH_MORE = 1.1
 """Times the bytes that a finding is shown with: the rank with the most is named from there on."""
 
@@ -35,7 +35,7 @@ def merged_findings(job: Job) -> list[MergedFinding]:
     found: defaultdict[FindingKey, list[tuple[int, int, int]]] = defaultdict(list)
     for row, entry in enumerate(job.rows):
         for key, severity, size in entry.packed.findings:
-            found[key].append((_SEVERITIES.index(severity), -size, row))
+            found[key].append((SEVERITIES.index(severity), -size, row))
     merged = []
     for key, places in found.items():
         rows = sorted({row for _, _, row in places})
@@ -46,7 +46,7 @@ def merged_findings(job: Job) -> list[MergedFinding]:
             one
             for one in job.rows[row].packed.read().findings
             if finding_key(one.kind, one.rule, one.stack) == key
-            and (one.severity, one.bytes) == (_SEVERITIES[level], -size)
+            and (one.severity, one.bytes) == (SEVERITIES[level], -size)
         )
         is_alike = len({size for _, size, _ in places}) == 1
         is_more = -most_size > MUCH_MORE * -size
@@ -54,7 +54,7 @@ def merged_findings(job: Job) -> list[MergedFinding]:
             MergedFinding(finding, rows, None if is_alike else row, (most_row, -most_size) if is_more else None)
         )
     return sorted(
-        merged, key=lambda m: (_SEVERITIES.index(m.finding.severity), -m.finding.bytes * len(m.rows), m.finding.title)
+        merged, key=lambda m: (SEVERITIES.index(m.finding.severity), -m.finding.bytes * len(m.rows), m.finding.title)
     )
 
 

@@ -182,13 +182,11 @@ def _manifest(
         ],
         "sections": place,
         "annotations": [
-            [*row, number] for number, snapshot in enumerate(snapshots) for row in _annotation_rows(snapshot)
+            [*row, number]
+            for number, snapshot in enumerate(snapshots)
+            for row in snapshot.recording.annotations.select("device", "name", "stage", "time_us").iter_rows()
         ],
         "devices": [left_out.device(table.manifest) for table in tables],
         "opening": {"device": start.index, "event": start.event} if start else None,
         **left_out.manifest,
     }
-
-
-def _annotation_rows(snapshot: Snapshot) -> list[tuple[object, ...]]:
-    return snapshot.recording.annotations.select("device", "name", "stage", "time_us").rows()

@@ -28,7 +28,7 @@ from snapreport.report.source_links import REPOSITORY_LINKS, SourceLinks
 from snapreport.report.stack_lines import StackLine, stack_lines
 from snapreport.report.step_lines import device_steps
 from snapreport.report.time_lines import TimeTable, time_table
-from snapreport.report.verdict import Chip, chips, worst_first
+from snapreport.report.verdict import Chip, chips
 from snapreport.sentence import sentence
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
@@ -160,7 +160,7 @@ def summarise(snapshots: Sequence[Snapshot], title: str, links: SourceLinks = RE
                     about = link if finding is peak else link_of(finding, index[device], base)
                     said.append(HeadlineSentence(text, about, addresses))
     summary.findings.sort(key=lambda card: (SEVERITIES.index(card.severity), card.rank))
-    summary.chips = worst_first(summary.chips)
+    summary.chips.sort(key=lambda chip: SEVERITIES.index(chip.severity))
     # First the diagnosis and other failures, then the peak, then other problems.
     known = {line.link for line in said}
     wrong = [card for card in summary.findings if card.severity != "info"][:HEADLINE_FINDINGS]

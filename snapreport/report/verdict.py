@@ -8,7 +8,7 @@ from urllib.parse import quote
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from snapreport.findings.model import SEVERITIES, Finding
+from snapreport.findings.model import Finding
 from snapreport.findings.run import KINDS
 from snapreport.report.finding_cards import page_query
 from snapreport.report.sentence_html import Links
@@ -217,8 +217,3 @@ def _stack(finding: Finding) -> int:
     """The stack whose details explain the finding; 0 for none."""
     rows = finding.evidence.get("stacks") or []
     return finding.stack or next((int(row["stack"]) for row in rows if row["stack"]), 0)
-
-
-def worst_first(all_chips: Sequence[Chip]) -> list[Chip]:
-    """Chips of several snapshots; those of one severity stay in their order."""
-    return sorted(all_chips, key=lambda chip: SEVERITIES.index(chip.severity))

@@ -251,7 +251,7 @@ def _empty_cache(context: AdviceContext) -> Advice | None:
 
 def _churn_time(context: AdviceContext, cause: TimeCause, name: str) -> tuple[ChurnTimeEvidence, list[str]]:
     """How long the calls of ``cause`` and of cudaMalloc take in a step; nothing without a profiler's trace of both."""
-    taken = churn_time(context, cause, "cudaMalloc")
+    taken = churn_time(context, cause)
     if taken is None:
         return ChurnTimeEvidence(), []
     took = sentence(

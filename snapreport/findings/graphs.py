@@ -62,7 +62,7 @@ def dropped_graphs(context: AdviceContext) -> np.ndarray:
     # Frees with no allocation between them belong together; what is alive at the end is a group of its own.
     group = np.where(end >= last, births[-1] + 1, births[np.minimum(end, last - 1)])
     table = context.table(rows, graph=group, end=end, line=context.lines[rows])
-    table = table.filter(is_inner("born", "end") | (pl.col("end") >= last))
+    table = table.filter(is_inner("end") | (pl.col("end") >= last))
     large = (
         table.group_by("graph")
         .agg(pl.len(), lines=pl.col("line").n_unique())
@@ -78,12 +78,13 @@ def dropped_graphs(context: AdviceContext) -> np.ndarray:
     return context.marked(table.filter(pl.col("graph").is_in(large["graph"].implode()))["row"].to_numpy())
 
 
-def is_inner(born: str, freed: str) -> pl.Expr:
+def is_inner(freed: str) -> pl.Expr:
     """Whether a tensor is not the output of its ``graph``, which is made last, and freed last since it holds the graph.
     The output is needed without a graph, too.
     """
-    is_last = (pl.col(freed) == pl.col(freed).max().over("graph")) & (pl.col(born) == pl.col(born).max().over("graph"))
-    return ~is_last
+    made_last = pl.col("born") == pl.col("born").max().over("graph")
+    freed_last = pl.col(freed) == pl.col(freed).max().over("graph")
+    return ~(made_last & freed_last)
 
 
 class WaitingGraphs(Struct, frozen=True):

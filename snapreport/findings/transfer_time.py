@@ -99,14 +99,14 @@ def _gradients(context: AdviceContext) -> int:
     return int((held[steps] if steps.any() else held).max(initial=0))
 
 
-def churn_time(context: AdviceContext, cause: TimeCause, other: TimeCause) -> tuple[int, int] | None:
-    """µs that the host spends in two causes of :func:`run_costs` in the median profiled step, and the length of that
-    step; None without a trace that has the first in most of its steps.
+def churn_time(context: AdviceContext, cause: TimeCause) -> tuple[int, int] | None:
+    """µs that the host spends in ``cause`` and cudaMalloc in the median profiled step, and the length of that
+    step; None without a trace that has ``cause`` in most of its steps.
     """
     costs = run_costs(context.recorded.of_file)
     steps = costs.steps if costs else []
     spent = [{one.cause: one.host_us for one in step.costs} for step in steps]
     if not steps or not statistics.median(one.get(cause, 0) for one in spent):
         return None
-    taken = statistics.median(one.get(cause, 0) + one.get(other, 0) for one in spent)
+    taken = statistics.median(one.get(cause, 0) + one.get("cudaMalloc", 0) for one in spent)
     return int(taken), int(statistics.median(step.duration_us for step in steps))

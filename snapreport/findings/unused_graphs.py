@@ -57,7 +57,7 @@ def unused_graphs(context: AdviceContext) -> np.ndarray:
     of_graphs = table.filter(pl.col("graph").is_in(numbers))["calls"].to_numpy()
     # Several graphs may go at once, or stay to the end: they come from the same lines.
     lines = np.bincount(of_graphs, minlength=len(phase)) > 0
-    found = context.marked(table.filter(is_inner("born", "freed"))["row"].to_numpy())
+    found = context.marked(table.filter(is_inner("freed"))["row"].to_numpy())
     # So does what goes with a request that failed: no backward pass uses it.
     failed = np.array(context.timeline.oom_events, np.int64)
     ends = following(failed, context.born, last)

@@ -65,9 +65,9 @@ class FileNames:
             number += 1
         return path
 
-    def beside(self, kind: str, suffix: str) -> Path:
-        """The path of another file of this process, ``kind_rank_00037.suffix``, which no job takes for a snapshot."""
-        return self._new(f"{kind}_{self.prefix}", suffix)
+    def profile(self, suffix: str) -> Path:
+        """The path of a profile of this process, ``profile_rank_00037.suffix``, which no job takes for a snapshot."""
+        return self._new(f"profile_{self.prefix}", suffix)
 
     def unlisted(self, reason: str) -> Path:
         """The path of a snapshot that does not stay, and that no job takes for one. What a killed process leaves there

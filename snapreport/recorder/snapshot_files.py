@@ -52,7 +52,7 @@ class SnapshotFiles:
     def profile_path(self) -> Path:
         """Where a profile of some steps is written."""
         assert self._names is not None
-        return self._names.beside("profile", PROFILE_SUFFIXES[self._options.compression])
+        return self._names.profile(PROFILE_SUFFIXES[self._options.compression])
 
     @property
     def is_writing(self) -> bool:

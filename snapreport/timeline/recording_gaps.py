@@ -43,11 +43,6 @@ def has_history(timeline: Timeline) -> bool:
     return bool(len(timeline.allocations)) and timeline.allocations["origin"][-1] != "ghost"
 
 
-def contradicts(timeline: Timeline) -> bool:
-    """Whether more is ever allocated than reserved, which no allocator can do."""
-    return bool((timeline.allocated > timeline.reserved).any())
-
-
 def find_gaps(timeline: Timeline) -> list[Gap]:
     """What is missing from the record, the clearest evidence first; empty if there is no evidence.
 
@@ -65,7 +60,7 @@ def find_gaps(timeline: Timeline) -> list[Gap]:
         more = "more" if difference > 0 else "less"
         text = f"The replay ends with {bytes_text(abs(difference))} {more} than the final blocks: events are missing."
         found.append(Gap("final state", text))
-    if contradicts(timeline):
+    if (timeline.allocated > timeline.reserved).any():
         text = "At some events more is allocated than reserved, which is impossible: the record contradicts itself."
         found.append(Gap("contradiction", text))
     return [gap for gap in found if gap]

@@ -11,6 +11,9 @@ import {
 import { axisClock } from '../src/layout/gaps'
 import { byteTicks, eventTicks, eventToUs, positionAtUs, timeTicks, usToEvent } from '../src/layout/ticks'
 import { clamp, type Limits, pan, zoomWithin } from '../src/layout/viewport'
+import type { DeviceData } from '../src/data/model'
+import { maxByColumn } from '../src/views/reserved/columns'
+import type { XWindow } from '../src/views/shared/x-window'
 import { random } from './trace'
 
 const KI = 1024
@@ -53,6 +56,28 @@ test('bytes, counts, times and addresses as people read them', () => {
   assert.equal(formatMoment(1_740_832_496_789_012), '2025-03-01 12:34:56.789012 UTC')
   assert.equal(formatAddress(0x7f1c, 0x2a000000), '0x7f1c2a000000')
   assert.equal(formatAddress(0xffffffff, 0xfffffe00), '0xfffffffffffffe00')
+})
+
+test('a column shows the greatest value that holds anywhere in it', () => {
+  const next = random(9)
+  const P = 500
+  const values = Float64Array.from({ length: P }, () => Math.floor(1000 * next()))
+  for (const [x0, x1, count] of [
+    [-1, P - 1, 1],
+    [-1, P - 1, 7],
+    [-1, P - 1, 333],
+    [20.25, 61.5, 90],
+  ]) {
+    const window = { x0, x1, scale: { axis: 'event' } } as unknown as XWindow
+    const shown = maxByColumn({ P, clockUs: null } as unknown as DeviceData, window, count, values)
+    const width = (x1 - x0) / count
+    const expected = Array.from({ length: count }, (_, column) => {
+      const [from, to] = [x0 + column * width, x0 + column * width + width]
+      // Position p, after p events, holds from event p - 1 to the next.
+      return Math.max(...values.filter((_value, p) => p > from && p - 1 < to))
+    })
+    assert.deepEqual([...shown], expected)
+  }
 })
 
 test('ticks lie inside, on multiples of one step, and no two say the same', () => {

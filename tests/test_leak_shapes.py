@@ -369,6 +369,12 @@ def test_a_last_repetition_that_holds_two_steps_counts_twice(levels: list[int], 
     assert found is not None and (found.count, found.per_repetition) == (count, 8.0)
 
 
+def test_growth_in_two_steps_each_time_is_one_growth() -> None:
+    """Of a model that is made anew after every fourth step, part is made before each loop ends; not of the first."""
+    found = growth_of(np.array([4, 6, 6, 6, 6, 10, 12, 12, 12, 16, 18, 18, 18, 22, 24, 24, 24]) * 8, 8)
+    assert found is not None and (found.status, found.every, found.per_repetition) == ("grows", 4, 12.0)
+
+
 @given(st.integers(-5, 5), st.integers(3, 90), st.integers(0, 1000))
 def test_theil_sen_is_exact_on_a_line_and_ignores_one_outlier(slope: int, count: int, where: int) -> None:
     values = np.arange(count) * slope + 7

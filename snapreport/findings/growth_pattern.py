@@ -117,8 +117,9 @@ def _growth(status: Literal["grows", "suspect"], added: np.ndarray, at: np.ndarr
     sizes, begins = added[at], at
     parts = np.flatnonzero(np.append(True, np.diff(at) > 1))
     # Where one repetition ends, what the program adds there is in two parts: of a copy of 313 MiB after every third
-    # step 47 MiB are in one step, and 266 in the next.
-    if len(parts) >= FEWEST_GROWTHS and (np.diff(parts) == 2).all():
+    # step 47 MiB are in one step, and 266 in the next. The first may be in one, with what was made before the loop.
+    two = np.diff(parts) == 2
+    if len(parts) >= FEWEST_GROWTHS and two[1:].all() and parts[1] <= 2:
         sizes, begins = np.add.reduceat(sizes, parts), at[parts]
     every = max(1, round(float(np.median(np.diff(begins)))))
     return Growth(status, count, at, float(np.median(sizes)) / every, every)

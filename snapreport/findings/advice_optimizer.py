@@ -43,8 +43,6 @@ beside weights in 16. Of 16 beside 32 more could be saved, but the sizes are the
 """
 _ADAM = "(?i)adam"
 """Other optimizers have no ready one of torchao in their place."""
-_REPLICATED = r"torch/nn/parallel/(parallel_apply|data_parallel|replicate)\.py"
-"""Frames of DataParallel, which keeps the state of the optimizer on one device."""
 MUCH_STATE = 0.4
 """Of the peak: optimizer state is moved to the CPU only where it is most of the problem, for every step then waits."""
 
@@ -118,20 +116,7 @@ def _optimizer_state(context: AdviceContext) -> Advice | None:
         context.frames(r"(?i)fsdp|fully_?shard|zero_?redundancy|deepspeed|distributed_?optim|distrib_optimizer")
     )
     share, is_noted = _saved_in_8_bits(context, mask, is_whole=not sharded)
-    devices = [
-        device for device in context.snapshot.devices if device >= 0 and len(context.snapshot.events(device)) > 1
-    ]
     holds = sentence("Optimizer state holds {}.", context.share(size))
-    if len(devices) > 1 and not sharded and not context.occurs(context.frames(_REPLICATED)):
-        return Advice(
-            "optimizer-state",
-            sentence("Shard the optimizer's state over the {} GPUs", len(devices)),
-            [holds, "No recorded stack trace goes through FSDP or a sharded optimizer."],
-            "fully_shard, or ZeroRedundancyOptimizer",
-            _FSDP,
-            mask,
-            1 - 1 / len(devices),
-        )
     if not context.is_much(int(share * size)):
         return None
     ranks = "It is sharded already." if sharded else "With more than one GPU it can be sharded instead (FSDP)."

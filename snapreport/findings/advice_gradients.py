@@ -112,13 +112,15 @@ def untrained_gradients(context: AdviceContext) -> Advice | None:
 def _of_untrained(context: AdviceContext, gradients: np.ndarray) -> np.ndarray:
     """Bool per allocation: activations of the graph that only ``gradients`` (Bool per allocation) need. A backward pass
     makes gradients of the last layers first: where it makes those of the optimizer's weights before all of these,
-    nothing needs a graph of the layers before.
+    nothing needs a graph of the layers before. What it adds to a gradient, as from a penalty on an image and then from
+    a network that reads it, is as large.
     """
     saved = context.category("activation") & (context.born >= 0)
     run, first = born_in(context), int(context.born[gradients].min())
     this = backward_passes(context)[first]
     others = context.category("gradient") & ~gradients & (context.born >= 0) & (run == this)
-    last = int(context.born[others].max(initial=-1))
+    added = context.without_python[context.stack] & np.isin(context.size, context.size[others])
+    last = int(context.born[others | (added & (context.born >= 0) & (run == this))].max(initial=-1))
     if not 0 <= last < first:
         return np.zeros(len(saved), bool)
     used = saved & (freed_in(context) == this) & (run < this)

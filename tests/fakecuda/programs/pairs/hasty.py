@@ -261,14 +261,15 @@ def pretrained() -> None:
 
 @program()
 def painted() -> None:
-    """An image is what is trained, and there is no other to accumulate over."""
+    """An image is what is trained, and there is no other to accumulate over. A penalty has its gradient first."""
     layers = nn.Sequential(*convolutions(3, (64, 64, 128, 128, 256, 256))).to(DEVICE)
     layers.requires_grad_(REMEDY != "freeze")
     image, wanted = floats(1, 3, 256, 256).requires_grad_(True), layers(floats(1, 3, 256, 256)).detach()
     optimizer = torch.optim.Adam([image])
     for _ in range(4):
         optimizer.zero_grad()
-        functional.mse_loss(layers(image), wanted).backward()
+        rough = (image[..., 1:] - image[..., :-1]).abs().mean()
+        (functional.mse_loss(layers(image), wanted) + rough).backward()
         optimizer.step()
 
 

@@ -29,7 +29,7 @@ from snapreport.findings.repeated_layers import repeated_layers
 from snapreport.findings.resident_data import resident_data
 from snapreport.findings.retained_graphs import backward_ends, retained_graphs
 from snapreport.findings.router_masks import router_masks
-from snapreport.findings.saving import bytes_over_time, share_of_spans, share_with_cost
+from snapreport.findings.saving import bytes_of_spans, bytes_over_time, share_of_spans, share_with_cost
 from snapreport.findings.unused_graphs import unused_graphs
 from snapreport.sentence import bytes_part, code_part, sentence
 from snapreport.timeline.module_tree import numbered_modules
@@ -202,7 +202,7 @@ def _accumulation(context: AdviceContext) -> Advice | None:
     size = context.bytes_at_peak(mask)
     if not context.trains or not context.is_much(size // 2) or is_batch_fixed(context) or keeps_graphs(context, mask):
         return None
-    if is_evaluation(context, mask):
+    if is_evaluation(context, mask | _added_to_gradients(context)):
         return evaluation_batch(context, mask)
     masks = router_masks(context)
     of_masks = context.bytes_at_peak(masks)
@@ -257,7 +257,21 @@ def _missing_gradients(context: AdviceContext) -> tuple[int, np.ndarray]:
     """
     gradients = bytes_over_time(context.timeline, np.flatnonzero(context.category("gradient")))
     most = int(gradients.max(initial=0))
-    return most, np.subtract(most, gradients, out=gradients)
+    return most, np.subtract(most, gradients, out=gradients) + _anew(context)
+
+
+def _anew(context: AdviceContext) -> np.ndarray:
+    """Int64 bytes per place in a curve: gradients of a second part of a batch until they are added to those of the
+    first: one at its birth, and that of a weight that is used several times until it has the last of its sum.
+    """
+    rows, added = (np.flatnonzero(mask) for mask in (context.category("gradient"), _added_to_gradients(context)))
+    rows = rows[context.born[rows] >= 0]
+    sums = context.table(added, run=born_in(context)[added]).group_by("size", "run").agg(end=pl.col("freed").max())
+    gradients = context.table(rows, run=born_in(context)[rows]).join(
+        sums, on=["size", "run"], how="left", maintain_order="left"
+    )
+    ends = np.maximum(gradients["end"].fill_null(0).to_numpy(), context.born[rows] + 1)
+    return bytes_of_spans(context.timeline, context.born[rows], ends, context.size[rows])
 
 
 def batch_sized(context: AdviceContext) -> np.ndarray:
@@ -271,8 +285,18 @@ def batch_sized(context: AdviceContext) -> np.ndarray:
     # Inputs that stay allocated over more backward passes than those of one batch are no batch.
     lasting = context.category("input") & (context.born >= 0) & (freed_in(context) - born_in(context) >= MOST_PASSES)
     grows &= ~(_kept_over_steps(context) | resident_data(context) | collections(context) | lasting)
-    of_batch: np.ndarray = grows & ~(context.phases.innermost == OPTIMIZER_STEP)[context.stack]
-    return of_batch
+    of_batch = grows & ~(context.phases.innermost == OPTIMIZER_STEP)[context.stack]
+    return np.asarray(of_batch & ~_added_to_gradients(context))
+
+
+def _added_to_gradients(context: AdviceContext) -> np.ndarray:
+    """Bool per allocation: what a backward pass adds to the gradient of a weight that is used several times, as of an
+    embedding, 488 MiB for each of its calls: of a size that weights have, and that no forward pass allocates.
+    """
+    weights = np.unique(context.size[context.category("parameter")])
+    forward = np.unique(context.size[context.forward[context.stack] & (context.born >= 0)])
+    of_engine = context.category("temporary") & (context.born >= 0) & context.without_python[context.stack]
+    return np.asarray(of_engine & np.isin(context.size, weights) & ~np.isin(context.size, forward))
 
 
 def _kept_over_steps(context: AdviceContext) -> np.ndarray:

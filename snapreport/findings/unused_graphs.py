@@ -16,6 +16,10 @@ FEWEST_TENSORS, FEWEST_LINES = 6, 2
 """Of a graph: fewer that are freed together may be outputs."""
 DENSE = 0.4
 """Of the lines that allocate between the first and the last of a graph: without a graph a pass keeps its outputs."""
+_DROPPED = r"^torch::autograd::(deleteNode|gatherFunctions|Node::~Node)\("
+"""Frees what a graph saved when nothing refers to it any more; a backward pass frees that before. The first up to
+PyTorch 2.12, the last from 2.14 on.
+"""
 
 
 @remembered
@@ -36,9 +40,13 @@ def unused_graphs(context: AdviceContext) -> np.ndarray:
     born, freed, passes = born_in(context), freed_in(context), int(backward_passes(context)[-1]) + 1
     releases = np.bincount(born[by_backward & (freed == born + 1)], minlength=passes) > 0
     outside = (frees > 0) & ~is_among(phase, (FORWARD, BACKWARD))[frees] & (context.freed < last)
-    rows = np.flatnonzero(forward & outside & ~used[calls] & (releases[born] | (freed == born)))
+    ends_unused = outside & (releases[born] | (freed == born))
+    dropped = ends_unused & _saved_by_dropped_nodes(context)
+    # What the same lines made last may stay to the end.
+    dropped |= (np.bincount(calls[dropped], minlength=len(phase)) > 0)[calls] & (context.freed == last)
+    rows = np.flatnonzero(forward & ends_unused & ~used[calls])
     if not len(rows):
-        return context.marked()
+        return np.asarray(dropped)
     # Frees with no allocation between them free one graph, if no backward pass began between its births; the last made
     # and freed is the output, which is needed anyway, if that is not of the program's own lines.
     together = births_until(context)[context.freed[rows]] * passes + born[rows]
@@ -62,7 +70,19 @@ def unused_graphs(context: AdviceContext) -> np.ndarray:
     failed = np.array(context.timeline.oom_events, np.int64)
     ends = following(failed, context.born, last)
     found |= forward & (context.freed >= ends)
-    return np.asarray(found & lines[calls])
+    return np.asarray((found & lines[calls]) | dropped)
+
+
+def _saved_by_dropped_nodes(context: AdviceContext) -> np.ndarray:
+    """Bool per allocation: made by the program, also outside of modules, and freed with a node of a graph, by lines of
+    which no backward pass ever frees anything. None where free stacks have no C++ frames.
+    """
+    made, frees, calls = context.has_python & (context.born >= 0), context.free_stack, context.calls[context.stack]
+    by_backward = (frees == 0) | context.phases.runs(BACKWARD)[frees]
+    by_backward &= made & (context.freed < len(context.timeline.events))
+    used = np.bincount(calls[by_backward], minlength=len(context.calls)) > 0
+    made &= context.category("activation", "temporary", "unknown")  # nodes refer to parameters, too
+    return np.asarray(made & context.functions(_DROPPED)[frees] & ~used[calls])
 
 
 @remembered

@@ -58,7 +58,7 @@ _CAUSES = {
     "full-logits": ("Logits of unused positions hold", "select the positions before the last layer"),
     "distance-matrix": ("Differences of all pairs of vectors hold", "use `torch.cdist`"),
     "distance-chunks": ("Distances of all vectors to all others hold", "compute them in chunks of rows"),
-    "collected-weights": ("Weights of copies of a model hold", "move each to the CPU or add it to a running sum"),
+    "collected-weights": ("Trained copies of a model hold", "keep their weights on the CPU"),
     "weight-copies": ("Copies of the weights hold", "keep them on the CPU"),
     "cast-on-device": ("Weights that are cast on the device hold", "move them in the smaller type"),
     "prefetched-batches": ("Batches on the device ahead of their steps hold", "copy fewer of them ahead"),
@@ -122,6 +122,10 @@ def _best_remedy(here: Sequence[Finding], peak: Finding | None) -> list[Statemen
         elif finding.kind == "churn" and finding.severity == "warning":
             both = [finding, *(f for f in here if f.kind == "advice" and f.evidence["rule"] == "empty-cache")]
             ranked.append((6, size, [Statement(sentence("{}.", each.title), each) for each in both]))
+        elif finding.kind == "advice" and finding.evidence["priority"] == 0 and not finding.evidence["saving"]:
+            # A mistake whose bytes are known, although no replay shows a lower peak.
+            held, title = finding.detail[0], sentence("{}.", finding.title)
+            ranked.append((0, size, [Statement(held, finding), Statement(title, finding)]))
         elif peak and _is_replayed(finding) and _saves_enough(finding, peak):
             is_first = finding.evidence["priority"] == 0
             rank = 0 if is_first else 2

@@ -75,6 +75,8 @@ def place_of(context: AdviceContext, advice: Advice) -> Place:
         stack_of = np.where(context.functions("^zero_grad$")[context.free_stack], context.free_stack, 0)
     by_program = context.remember_of_stacks("stacks of the program", lambda: _of_program(context))[stack_of]
     at_peak = advice.mask & context.at_peak
+    if advice.rule == "collected-weights":  # whose optimizer state may be most of it
+        at_peak &= context.category("parameter")
     recorded = int(context.size[at_peak & by_program].sum())
     older = int(context.size[at_peak & ~by_program & (context.born < 0)].sum())
     if recorded < older * _MIN_PLACE_SHARE / (1 - _MIN_PLACE_SHARE):

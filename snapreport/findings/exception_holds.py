@@ -46,7 +46,7 @@ def exception_holds(context: AdviceContext) -> Advice | None:
     how = "ran out of memory" if failures else "was given up"
     return Advice(
         "exception-holds",
-        "Retry after the except block, not in it",
+        "Drop the exception before the next attempt",
         [
             sentence(
                 "{} of activations of an attempt that {how} are alive while the next one runs: the "

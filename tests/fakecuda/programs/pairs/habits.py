@@ -1,12 +1,13 @@
 """Programs of jobs and services: an evaluation that concatenates what it predicts, a model on two GPUs, one that serves
-adapters merged into copies of it, CUDA graphs for each size of a batch, augmentations on the GPU, and a copy of the
-weights after each epoch.
+adapters merged into copies of it, CUDA graphs for each size of a batch, augmentations on the GPU, a copy of the
+weights after each epoch, cross-validation, rollouts of a policy, a table of embeddings that is
+read twice, and layers on two GPUs.
 """
 
 from __future__ import annotations
 
 import torch
-from pairs.kit import DEVICE, REMEDY, Layer, floats, integers, program
+from pairs.kit import DEVICE, REMEDY, Layer, floats, halves, integers, maybe_no_grad, program
 from torch import nn
 from torch.nn import functional
 
@@ -154,3 +155,67 @@ def averaged_epochs() -> None:
             loss.backward()
             step.step()
         history.append({name: weight.clone() for name, weight in net.state_dict().items()})
+
+
+@program(cpu="collected-weights")
+def folds() -> None:
+    """Cross-validation: the model and the optimizer of each fold stay until all are compared, at two rates."""
+    for rate in (1e-3, 1e-4):
+        kept: list[object] = []
+        for _ in range(5):
+            net = nn.Sequential(nn.Linear(512, 2048), nn.ReLU(), nn.Linear(2048, 2048), nn.ReLU(), nn.Linear(2048, 16))
+            net.to(DEVICE)
+            step = torch.optim.AdamW(net.parameters(), rate)
+            for _ in range(3):
+                loss = functional.cross_entropy(net(floats(64, 512)), integers(64))
+                step.zero_grad()
+                loss.backward()
+                step.step()
+            weights = {name: one.cpu() for name, one in net.state_dict().items()} if REMEDY == "cpu" else {}
+            kept.append(weights or (net, step))
+
+
+@program(no_grad="no-grad")
+def rollouts() -> None:
+    """Advantages are computed with the graphs of all steps of a rollout, of which a Sequential's lines save ReLUs."""
+    widths = [(4, 32, 8, 4), (32, 64, 4, 2), (64, 64, 3, 1)]
+    body = [layer for width in widths for layer in (nn.Conv2d(*width), nn.ReLU())]
+    net = nn.Sequential(*body, nn.Flatten(), nn.Linear(64 * 49, 512), nn.ReLU(), nn.Linear(512, 1)).to(DEVICE)
+    step, states = torch.optim.Adam(net.parameters()), floats(24, 32, 4, 84, 84)
+    for _ in range(3):
+        values = []
+        for state in states:
+            with maybe_no_grad():
+                values.append(net(state / 255).squeeze(-1))
+        returns = torch.stack([one - values[-1] for one in values])
+        wanted = returns.flatten().detach()
+        for rows in torch.arange(24 * 32, device=DEVICE).chunk(4):
+            loss = (net(states.flatten(0, 1)[rows] / 255).squeeze(-1) - wanted[rows]).square().mean()
+            step.zero_grad()
+            loss.backward()
+            step.step()
+
+
+@program()
+def items() -> None:
+    """A table of embeddings is read twice, and each gives a gradient as large as the table; so do halves of a batch."""
+    net = nn.ModuleDict({"table": nn.Embedding(200_000, 64), "last": nn.Linear(64, 64)}).to(DEVICE)
+    step = torch.optim.Adam(net.parameters())
+    for _ in range(4):
+        step.zero_grad()
+        for seen, wanted in halves(integers(64, 100), integers(64, 100)):
+            hidden = functional.gelu(net["last"](net["table"](seen)))
+            functional.softplus(-(hidden * net["table"](wanted)).sum(-1)).mean().backward()
+        step.step()
+
+
+@program()
+def two_devices() -> None:
+    """The first half of the layers is on one GPU, the second on another."""
+    first, second = (nn.Sequential(*[Layer(512, 8, fused=True) for _ in range(4)]).to(f"cuda:{k}") for k in (0, 1))
+    step = torch.optim.AdamW([*first.parameters(), *second.parameters()])
+    for _ in range(4):
+        loss = second(first(floats(4, 128, 512)).to("cuda:1")).square().mean()
+        step.zero_grad()
+        loss.backward()
+        step.step()

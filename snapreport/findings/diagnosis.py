@@ -122,8 +122,7 @@ def _best_remedy(here: Sequence[Finding], peak: Finding | None) -> list[Statemen
         elif finding.kind == "churn" and finding.severity == "warning":
             both = [finding, *(f for f in here if f.kind == "advice" and f.evidence["rule"] == "empty-cache")]
             ranked.append((6, size, [Statement(sentence("{}.", each.title), each) for each in both]))
-        elif finding.kind == "advice" and finding.evidence["priority"] == 0 and not finding.evidence["saving"]:
-            # A mistake whose bytes are known, although no replay shows a lower peak.
+        elif _is_mistake(finding):
             held, title = finding.detail[0], sentence("{}.", finding.title)
             ranked.append((0, size, [Statement(held, finding), Statement(title, finding)]))
         elif peak and _is_replayed(finding) and _saves_enough(finding, peak):
@@ -143,6 +142,18 @@ def _least_bytes(finding: Finding) -> int:
     if not saving or "high_bytes" not in saving:
         return finding.bytes
     return finding.bytes + int(saving["peak_bytes"]) - int(saving["high_bytes"])
+
+
+def _is_mistake(finding: Finding) -> bool:
+    """Whether it is advice about a mistake that one line mends, whose bytes are known, although no replay shows a lower
+    peak.
+    """
+    evidence = finding.evidence
+    return (
+        finding.kind == "advice"
+        and (evidence["effort"], evidence["priority"]) == ("one line", 0)
+        and not evidence["saving"]
+    )
 
 
 def _is_replayed(finding: Finding) -> bool:

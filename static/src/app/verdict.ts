@@ -3,7 +3,7 @@
 
 import type { DeviceData, Stacks } from '../data/model'
 import { h } from '../ui/dom'
-import { stackText } from '../ui/stack-list'
+import { stackText } from '../ui/frame-item'
 import type { State } from '../ui/state'
 
 const MOST = 3

@@ -7,12 +7,14 @@ import type { SourceLines } from '../data/source-links'
 import { formatCount } from '../layout/format'
 import { h } from './dom'
 import { plural, shortName } from './format'
-import { frameItem } from './stack-list'
+import { frameItem, type Note } from './frame-item'
 
 /** More own frames than this in a row are folded too: recursion, and frameworks that live in the program's folder. */
 const MOST_IN_A_ROW = 12
 /** Frames that are laid out at once: more on demand. A recursion may be 200,000 frames deep. */
 const MOST_ITEMS = 300
+
+type ItemOf = (frame: Frame) => HTMLElement
 
 /** `named`: the frame that names the stack, which is never folded; `isOpen`: nothing is. */
 export function foldedStack(
@@ -20,11 +22,13 @@ export function foldedStack(
   named: Frame | null,
   isOpen: boolean,
   source: SourceLines | null,
+  note: Note = () => null,
 ): HTMLElement {
+  const itemOf: ItemOf = (frame) => frameItem(frame, source, note)
   if (frames.length === 0) return h('p', { class: 'soft' }, 'No stack trace was recorded.')
   const list = h('ol', { class: 'frames' })
   if (isOpen) {
-    appendFrames(list, frames, 0, source)
+    appendFrames(list, frames, 0, itemOf)
     return list
   }
   const isTelling = tellingIn(frames)
@@ -33,7 +37,7 @@ export function foldedStack(
   let row = 0
   const flush = (): void => {
     // Runtime frames alone are only in the count of the whole stack.
-    if (run.some((frame) => !frame.noise)) list.append(foldOf(run, source))
+    if (run.some((frame) => !frame.noise)) list.append(foldOf(run, itemOf))
     run = []
   }
   let shown = 0
@@ -45,7 +49,7 @@ export function foldedStack(
     }
     flush()
     shown++
-    list.append(frameItem(frame, source))
+    list.append(itemOf(frame))
   }
   flush()
   return list
@@ -59,7 +63,7 @@ function tellingIn(frames: readonly Frame[]): (frame: Frame) => boolean {
   return () => true
 }
 
-function foldOf(run: readonly Frame[], source: SourceLines | null): HTMLElement {
+function foldOf(run: readonly Frame[], itemOf: ItemOf): HTMLElement {
   const inner = h('ol', { class: 'frames', hidden: true })
   const button = h(
     'button',
@@ -68,7 +72,7 @@ function foldOf(run: readonly Frame[], source: SourceLines | null): HTMLElement 
     h('span', { class: 'clip' }, nameOf(run)),
   )
   button.addEventListener('click', () => {
-    if (!inner.firstChild) appendFrames(inner, run, 0, source)
+    if (!inner.firstChild) appendFrames(inner, run, 0, itemOf)
     inner.hidden = !inner.hidden
     button.setAttribute('aria-expanded', String(!inner.hidden))
   })
@@ -76,15 +80,15 @@ function foldOf(run: readonly Frame[], source: SourceLines | null): HTMLElement 
 }
 
 /** MOST_ITEMS frames from `from` on, and a button for those behind them. */
-function appendFrames(list: HTMLElement, frames: readonly Frame[], from: number, source: SourceLines | null): void {
+function appendFrames(list: HTMLElement, frames: readonly Frame[], from: number, itemOf: ItemOf): void {
   const end = Math.min(frames.length, from + MOST_ITEMS)
-  for (let at = from; at < end; at++) list.append(frameItem(frames[at], source))
+  for (let at = from; at < end; at++) list.append(itemOf(frames[at]))
   if (end === frames.length) return
   const next = Math.min(MOST_ITEMS, frames.length - end)
   const more = h('li', { class: 'frame' })
   const show = (): void => {
     more.remove()
-    appendFrames(list, frames, end, source)
+    appendFrames(list, frames, end, itemOf)
   }
   const title = `${formatCount(frames.length - end)} frames are not shown yet`
   more.append(h('button', { class: 'link', title, onclick: show }, `${formatCount(next)} more frames`))

@@ -1,8 +1,6 @@
 // Both timelines on one scale: bytes up, each trace over the whole width.
 
 import type { DeviceData, Frame } from '../../data/model'
-import { h } from '../../ui/dom'
-import { stackList } from '../../ui/stack-list'
 import type { Inks } from '../shared/inks'
 import { drawByteAxis } from '../shared/plot-frame'
 import { greatestOf } from '../shared/scene'
@@ -60,34 +58,10 @@ export function paintCurves(
   ctx.restore()
 }
 
-/** before: frames of the same code in the earlier snapshot; null where it is not there. */
-export function bothStacks(
-  after: readonly Frame[],
-  before: readonly Frame[] | null,
-  showNoise: boolean,
-  onShowNoise: () => void,
-): HTMLElement {
-  const list = stackList(after, showNoise, onShowNoise)
-  if (!before) return list
-  const items = [...list.querySelectorAll('li.frame')]
-  const shown = after.filter((frame) => showNoise || !frame.noise)
-  // Same code: without runtime noise, both have the same functions in the same order.
-  const others = before.filter((frame) => !frame.noise)
-  let at = 0
-  shown.forEach((frame, i) => {
-    if (frame.noise) return
-    const other = others[at++]
-    if (!other || (other.line === frame.line && other.filename === frame.filename)) return
-    const place = `${other.filename}:${other.line}`
-    items[i].append(h('span', { class: 'diff-was', title: place }, `before: ${other.file}:${other.line}`))
-  })
-  return list
-}
-
-/** Whether any frame but runtime noise stands elsewhere. */
-export function hasMoved(after: readonly Frame[], before: readonly Frame[]): boolean {
+/** Frames of `after` that stand elsewhere in `before`, where the same code was, and what they are there. */
+export function movedFrames(after: readonly Frame[], before: readonly Frame[]): Map<Frame, Frame> {
+  // Without runtime noise both have the same functions in the same order.
   const [ours, theirs] = [after, before].map((frames) => frames.filter((frame) => !frame.noise))
-  return ours.some(
-    (frame, i) => theirs[i] !== undefined && (theirs[i].line !== frame.line || theirs[i].filename !== frame.filename),
-  )
+  const moved = ours.map((frame, i): [Frame, Frame] => [frame, theirs[i] ?? frame])
+  return new Map(moved.filter(([frame, was]) => was.line !== frame.line || was.filename !== frame.filename))
 }

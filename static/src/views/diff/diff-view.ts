@@ -1,9 +1,11 @@
 // The difference between two snapshots: both curves, and what appeared, vanished, grew and shrank at corresponding moments.
 
+import type { Frame } from '../../data/model'
 import { formatBytes, formatCount } from '../../layout/format'
 import { button, menu, Segmented } from '../../ui/controls'
 import { fill, h, setText } from '../../ui/dom'
 import { csvLine, download, fileName } from '../../ui/download'
+import { foldedStack } from '../../ui/folded-stack'
 import { capital, formatChange, formatShare, plural } from '../../ui/format'
 import { VirtualList } from '../../ui/virtual-list'
 import { quoted } from '../../search/grammar'
@@ -14,7 +16,7 @@ import { FONT } from '../shared/canvas-view'
 import type { View, ViewContext, ViewParts } from '../view'
 import type { Baseline } from '../baseline'
 import { changeOf, compare, deltaOf, type Group, GROUPS, type Row, withWeight } from './compare'
-import { bothStacks, hasMoved, paintCurves } from './curves'
+import { movedFrames, paintCurves } from './curves'
 import { growthChart, seriesTable } from './growth-chart'
 
 const GROUP_NAMES: Record<Group, string> = {
@@ -288,8 +290,13 @@ export class DiffView implements View {
     const queryOf = (stack: number): string => (group === 'category' ? `category:"${row.name}"` : `stack:${stack}`)
     const toTimeline = (device: number, query: string): void => store.set({ view: 'timeline', device, query })
     const after = row.stack >= 0 ? stacks.frames(row.stack) : []
-    const before = row.stackBefore >= 0 && row.stackBefore !== row.stack ? stacks.frames(row.stackBefore) : null
-    const moved = before !== null && hasMoved(after, before)
+    const before = row.stackBefore >= 0 && row.stackBefore !== row.stack ? stacks.frames(row.stackBefore) : []
+    const moved = movedFrames(after, before)
+    const wasAt = (frame: Frame): HTMLElement | null => {
+      const was = moved.get(frame)
+      if (!was) return null
+      return h('span', { class: 'diff-was', title: `${was.filename}:${was.line}` }, `before: ${was.file}:${was.line}`)
+    }
     const which = group === 'function' || group === 'file' ? 'that stack' : 'it'
     this.pane.hidden = false
     fill(
@@ -322,9 +329,9 @@ export class DiffView implements View {
         h(
           'h4',
           {},
-          `${group === 'stack' ? 'Stack' : 'The stack that changed most'}${moved ? ', as it is after and where it stood before' : ''}`,
+          `${group === 'stack' ? 'Stack' : 'The stack that changed most'}${moved.size > 0 ? ', as it is after and where it stood before' : ''}`,
         ),
-      row.stack >= 0 && bothStacks(after, before, state.noise, () => store.set({ noise: true })),
+      row.stack >= 0 && foldedStack(after, null, state.noise, null, wasAt),
     )
     this.parts.announce(`${row.name}: ${formatChange(deltaOf(row))}`)
   }

@@ -1,48 +1,14 @@
-// A stack as a list, innermost frame first. Noise frames are hidden until requested, and counted where they are left out.
+// A frame of a stack as an item of a list, and a stack as text, innermost frame first.
 
 import type { Frame } from '../data/model'
 import type { SourceLines } from '../data/source-links'
 import { h } from './dom'
-import { plural } from './format'
 
-export function stackList(
-  frames: readonly Frame[],
-  showNoise: boolean,
-  onShowNoise: () => void,
-  source: SourceLines | null = null,
-): HTMLElement {
-  if (frames.length === 0) return h('p', { class: 'soft' }, 'No stack was recorded.')
-  const list = h('ol', { class: 'frames' })
-  let hidden = 0
-  const flush = (): void => {
-    if (hidden === 0) return
-    list.append(
-      h(
-        'li',
-        { class: 'noise-gap' },
-        h(
-          'button',
-          { class: 'link', onclick: onShowNoise, title: 'Show runtime frames (N)' },
-          plural(hidden, 'runtime frame'),
-        ),
-      ),
-    )
-    hidden = 0
-  }
-  for (const frame of frames) {
-    if (frame.noise && !showNoise) {
-      hidden++
-      continue
-    }
-    flush()
-    list.append(frameItem(frame, source))
-  }
-  flush()
-  return list
-}
+/** What a view says of a frame beside its place. */
+export type Note = (frame: Frame) => HTMLElement | null
 
-/** A frame with its place and, where the report holds them, the lines around it. */
-export function frameItem(frame: Frame, source: SourceLines | null): HTMLElement {
+/** A frame with its place, a note of the view's and, where the report holds them, the lines around it. */
+export function frameItem(frame: Frame, source: SourceLines | null, note: Note): HTMLElement {
   const place = placeOf(frame, frame.filename)
   const short = placeOf(frame, frame.file)
   const item = h(
@@ -60,8 +26,7 @@ export function frameItem(frame: Frame, source: SourceLines | null): HTMLElement
   for (const [key, value] of Object.entries(frame.fx ?? {})) {
     if (value !== null && value !== '') item.append(h('span', { class: 'fx' }, `${key}: ${String(value)}`))
   }
-  const quote = source && quoteOf(source, frame)
-  if (quote) item.append(quote)
+  for (const more of [note(frame), source && quoteOf(source, frame)]) if (more) item.append(more)
   return item
 }
 

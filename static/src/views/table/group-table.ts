@@ -5,7 +5,7 @@ import { type Column, bytes, changes, counts, type Field, field, plain, shares, 
 import type { Grouping, Groups } from './grouping'
 import { keysOf, ranksOf } from './order'
 import type { RangeSums } from '../shared/range-sums'
-import { stepColumns, stepFields, stepNumbers } from './step-columns'
+import { type StepNumbers, stepColumns, stepFields, stepNumbers } from './step-columns'
 import { type LiveSums, type Sums, total } from './sums'
 
 /** Groupings that are named after frames, or parts of them. */
@@ -34,19 +34,19 @@ export function groupRows({ count }: Sums): Int32Array {
 }
 
 export function groupTable(parts: GroupParts): Table {
-  const { groups, rows, sums } = parts
+  const { info, data, grouping, groups, rows, sums } = parts
+  const steps = grouping === 'step' ? stepNumbers(info, data) : null
   return {
-    columns: columnsOf(parts),
-    fields: fieldsOf(parts),
+    columns: columnsOf(parts, steps),
+    fields: fieldsOf(parts, steps),
     rows,
     isDim: (group) => sums.matching[group] === 0,
     queryOf: groups.queryOf,
   }
 }
 
-function columnsOf(parts: GroupParts): Column[] {
-  const { info, data, grouping, word, groups, sums, live, range } = parts
-  const steps = grouping === 'step' ? stepNumbers(info, data) : null
+function columnsOf(parts: GroupParts, steps: StepNumbers | null): Column[] {
+  const { info, grouping, word, groups, sums, live, range } = parts
   const isOpen = (group: number): boolean => sums.open[group] > 0
   const all = total(sums.count)
   const anyOpen = total(sums.open) > 0
@@ -178,23 +178,12 @@ function nameColumn(word: string, groups: Groups, isFrame: boolean): Column {
   }
 }
 
-function fieldsOf({
-  info,
-  data,
-  stacks,
-  grouping,
-  word,
-  groups,
-  sums,
-  live,
-  mainCategory,
-  range,
-}: GroupParts): Field[] {
+function fieldsOf(parts: GroupParts, steps: StepNumbers | null): Field[] {
+  const { info, stacks, grouping, word, groups, sums, live, mainCategory, range } = parts
   const all = total(sums.count)
   const us = sums.us
   const share = (peak: number): number | null => (info.peak_bytes > 0 ? peak / info.peak_bytes : null)
   const size = grouping === 'size'
-  const steps = grouping === 'step' ? stepNumbers(info, data) : null
   return [
     ...(grouping === 'stack'
       ? [field('stack', (g) => g), ...frameFields(stacks, (g) => g)]

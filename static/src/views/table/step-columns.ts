@@ -4,7 +4,7 @@ import type { DeviceData, DeviceInfo } from '../../data/model'
 import { stepsOf } from '../../steps/steps'
 import { bytes, type Column, counts, type Field, field, plain } from './columns'
 
-interface StepNumbers {
+export interface StepNumbers {
   /** By group: the most that was allocated in it; NaN outside all steps. */
   peak: Float64Array
   /** Allocated after it less allocated before it. */

@@ -16,7 +16,8 @@ COMPUTED = [WIDTH] * 30 + [HIDDEN] * 12 + [WORDS]
 def table(weights: list[tuple[int, int]], outputs: list[int], element: int) -> pl.DataFrame:
     sizes = [rows * columns * element for rows, columns in weights] + [count * element for count in outputs]
     categories = ["parameter"] * len(weights) + ["activation", "temporary"] * len(outputs)
-    return pl.DataFrame({"size": sizes, "category": categories[: len(sizes)], "stack": [0] * len(sizes)})
+    columns = {"size": sizes, "category": categories[: len(sizes)], "stack": [0] * len(sizes)}
+    return pl.DataFrame(columns, schema_overrides={"category": pl.String})
 
 
 def inferred(allocations: pl.DataFrame, operator: str = "linear") -> pl.Series:

@@ -14,7 +14,6 @@ from snapreport.integers import following
 from snapreport.sentence import bytes_part, sentence
 from snapreport.timeline.phases import OPTIMIZER_STEP
 
-_FSDP = "https://docs.pytorch.org/docs/stable/distributed.fsdp.fully_shard.html"
 _OPTIM = "https://docs.pytorch.org/docs/stable/optim.html"
 
 _OPTIMIZERS = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import polars as pl
@@ -41,12 +41,16 @@ class _Names(Struct):
     def index(self, column: pl.Series) -> np.ndarray:
         """The number of each value's text, uint32; null is the empty text."""
         # Most columns hold one value: finding that out takes a tenth of the time of looking for others.
-        is_one = column.null_count() in (0, len(column)) and column.min() == column.max()
-        texts, rows = interned((column.head(1) if is_one else column).cast(pl.String).fill_null(""))
+        if column.null_count() in (0, len(column)) and column.min() == column.max():
+            return np.broadcast_to(self._numbers(column.head(1).cast(pl.String).to_list()), len(column))
+        texts, rows = interned(column.cast(pl.String).fill_null(""))
+        return self._numbers(texts)[rows]
+
+    def _numbers(self, texts: Sequence[str | None]) -> np.ndarray:
         known = {text: number for number, text in enumerate(self.values)}
-        numbers = np.array([known.setdefault(text, len(known)) for text in texts], np.uint32)
+        numbers = np.array([known.setdefault(text or "", len(known)) for text in texts], np.uint32)
         self.values = list(known)
-        return np.broadcast_to(numbers, len(column)) if is_one else numbers[rows]
+        return numbers
 
 
 # Columns that only some recordings have, and the lists of names that they index.

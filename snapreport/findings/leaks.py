@@ -162,9 +162,9 @@ def _leak(loop: LoopMemory, names: Names, group: Sequence[GrowingStack], all_lea
     of_leaked: str = of_stacks if replaced else query
     if len(joined):
         leaked = pl.concat([remaining.select("id", "size", "alloc_event"), joined.select("id", "size", "alloc_event")])
-        mask = np.zeros(len(counted.allocations), bool)
-        mask[leaked["id"].to_numpy()] = True
-        of_leaked, _ = select(timeline, mask[: len(timeline.allocations)])
+        count = len(timeline.allocations)  # before those of requests that failed
+        of_leaked, mask = select(timeline, _marked(counted, leaked)[:count])
+        leaked = leaked.filter((pl.col("id") >= count) | pl.col("id").is_in(pl.Series(np.flatnonzero(mask)).implode()))
     limit = device_limit(timeline)
     stairs = _staircase(timeline, stacks, repetitions)
     evidence = LeakEvidence(
@@ -255,13 +255,19 @@ def _saving(timeline: DeviceTimeline, leaked: pl.DataFrame, query: str) -> Savin
     )
 
 
+def _marked(timeline: DeviceTimeline, rows: pl.DataFrame) -> np.ndarray:
+    """Bool per allocation: one of ``rows``."""
+    found = np.zeros(len(timeline.allocations), bool)
+    found[rows["id"].to_numpy()] = True
+    return found
+
+
 def _joined(timeline: DeviceTimeline, leaked: pl.DataFrame) -> np.ndarray:
     """Int64 rows of what is computed from all of ``leaked`` so far, in no module's forward pass."""
     recording, stack = timeline.recording, timeline.allocations["stack"].to_numpy()
     calls = python_calls(recording)
     computes = (calls != calls[0]) & (stack_phases(recording).innermost != FORWARD)
-    results = np.zeros(len(stack), bool)
-    results[leaked["id"].to_numpy()] = True
+    results = _marked(timeline, leaked)
     is_traced = timeline.allocations["alloc_event"].to_numpy() >= 0
     return joined_results(timeline, results, computes[stack] & is_traced & ~results)
 
@@ -285,7 +291,8 @@ def _peak_with_one_each(
     never = np.full(int(alive.sum()), -1)
     born = joined["alloc_event"].to_numpy()
     of_all = bytes_over_time(timeline, leaked["id"].to_numpy())[born + 1]
-    more = joined["size"].to_numpy() * (1 - np.minimum(1, size / of_all))
+    # Sorted when what leaked is gone already, it stays as it is.
+    more = joined["size"].to_numpy() * (1 - size / np.maximum(of_all, size))
     return peak_without_spans(
         timeline,
         np.append(ends[alive], born),

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from snapreport.reading.stack_marks import innermost_marked, stacks_with
+from snapreport.reading import stack_marks
+from snapreport.reading.stack_marks import frames_at, innermost_places, stacks_with
 from snapreport.report import stack_columns
 
 # Few distinct frames, so that neighbours share outer ones; empty stacks between them.
@@ -22,15 +23,29 @@ def flat(stacks: list[list[int]]) -> tuple[np.ndarray, np.ndarray]:
     return offsets, np.array([frame for stack in stacks for frame in stack], np.int32)
 
 
+class Recorded:
+    """The stacks of a recording, of frames 0 to 4."""
+
+    def __init__(self, stacks: list[list[int]]) -> None:
+        self.stack_offsets, self.stack_frames = flat(stacks)
+        self.frames = range(5)
+
+
+@pytest.mark.parametrize(("deep", "at_once"), [(200, 1), (0, 1), (0, 13), (0, 1 << 20)])
 @given(STACKS, st.sets(st.integers(0, 4)))
-@settings(max_examples=150, deadline=None)
-def test_marked_frames_are_those_of_a_loop(stacks: list[list[int]], marked: set[int]) -> None:
-    offsets, frames = flat(stacks)
-    hits = np.isin(frames, list(marked))
-    assert stacks_with(offsets, hits).tolist() == [bool(marked & set(stack)) for stack in stacks]
-    numbers, at = innermost_marked(offsets, hits)
-    expected = {n: [f in marked for f in stack].index(True) for n, stack in enumerate(stacks) if marked & set(stack)}
-    assert dict(zip(numbers.tolist(), (at - offsets[numbers]).tolist(), strict=True)) == expected
+@settings(max_examples=100, deadline=None)
+def test_marked_frames_are_those_of_a_loop(deep: int, at_once: int, stacks: list[list[int]], marked: set[int]) -> None:
+    recording: Any = Recorded(stacks)
+    marks = np.isin(np.arange(5), list(marked))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stack_marks, "_DEEP", deep)
+        patch.setattr(stack_marks, "_AT_ONCE", at_once)
+        assert stacks_with(recording, marks).tolist() == [bool(marked & set(stack)) for stack in stacks]
+        place = innermost_places(recording, marks)
+    expected = [[f in marked for f in stack].index(True) if marked & set(stack) else -1 for stack in stacks]
+    assert place.tolist() == expected
+    rows = [stack[at] if at >= 0 else -1 for stack, at in zip(stacks, expected, strict=True)]
+    assert frames_at(recording, place).tolist() == rows
 
 
 @pytest.mark.parametrize("at_a_time", [1, 7, 1 << 20])

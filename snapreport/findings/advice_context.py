@@ -21,7 +21,7 @@ from snapreport.memoize import memoize
 from snapreport.number_format import share_text
 from snapreport.reading.noise import NOISE, PYTHON, recorded_flags
 from snapreport.reading.recording import Recording
-from snapreport.reading.stack_marks import innermost_marked, stacks_with
+from snapreport.reading.stack_marks import frames_at, innermost_places, stacks_with
 from snapreport.sentence import bytes_part, sentence
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.activity import GRAPH_DROPPED, INFERENCE, UNKNOWN
@@ -342,7 +342,7 @@ class AdviceContext:
         hit = texts.str.contains(pattern).to_numpy()
         if not hit.any():  # most programs have few of the patterns
             return np.zeros(len(recording.stack_offsets) - 1, bool)
-        return stacks_with(recording.stack_offsets, hit[recording.stack_frames])
+        return stacks_with(recording, hit)
 
     def occurs(self, stacks: np.ndarray) -> bool:
         """Whether this device has an allocation, or a free, of one of the stacks marked."""
@@ -377,10 +377,7 @@ class AdviceContext:
         wanted = (flags & PYTHON > 0) & (flags & NOISE == 0) & ~self.texts_contain(_OPERATOR)
         if skip != r"(?!)":
             wanted &= ~self._texts.str.contains(skip).to_numpy()
-        stack, at = innermost_marked(recording.stack_offsets, wanted[recording.stack_frames])
-        frame = np.full(len(recording.stack_offsets) - 1, -1, np.int64)
-        frame[stack] = recording.stack_frames[at]
-        return frame
+        return frames_at(recording, innermost_places(recording, wanted))
 
     @cached_property
     def function_of_frame(self) -> np.ndarray:

@@ -16,7 +16,7 @@ from snapreport.findings.advice_births import births as births_without_workspace
 from snapreport.findings.advice_context import AdviceContext
 from snapreport.findings.graphs import saved_for_backward
 from snapreport.reading.noise import PYTHON, recorded_flags
-from snapreport.reading.stack_marks import stacks_with
+from snapreport.reading.stack_marks import innermost_places, stacks_with
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.activity import GRAPH_DROPPED
 from snapreport.timeline.build import DeviceTimeline
@@ -219,12 +219,11 @@ def _is_near(context: AdviceContext, births: np.ndarray, centres: np.ndarray) ->
 
 def _in_module(context: AdviceContext, pattern: str) -> np.ndarray:
     """Bool per stack: whether a frame matches that runs within the innermost module: ``compute_loss`` calls models."""
-    recording, matches = context.snapshot.recording, context.texts_contain(pattern)
-    outside = np.cumsum(context.frames_called[recording.stack_frames])
-    before = np.append(0, outside)[recording.stack_offsets[:-1]]
-    inside = outside == np.repeat(before, np.diff(recording.stack_offsets))
-    hit = matches[recording.stack_frames] & inside
-    return stacks_with(recording.stack_offsets, hit)
+    recording = context.snapshot.recording
+    matching, called = (
+        innermost_places(recording, marks) for marks in (context.texts_contain(pattern), context.frames_called)
+    )
+    return np.asarray((matching >= 0) & ((called < 0) | (matching < called)))
 
 
 def _is_call(
@@ -326,7 +325,7 @@ def _projected(
     place = np.clip(centres[:, None] - np.arange(1, NEIGHBOURS + 1), 0, None)
     found = np.where(direct[place], 0, context.size[births[place]])
     for number in np.unique(of).tolist():
-        within = stacks_with(recording.stack_offsets, context.function_of_frame[recording.stack_frames] == number)
+        within = stacks_with(recording, context.function_of_frame == number)
         mine = of == number
         found[mine] = np.where(within[stack[place[mine]]], found[mine], 0)
     return found
@@ -342,8 +341,7 @@ def _one_line(context: AdviceContext, births: np.ndarray, marked: np.ndarray, ca
     here = marked[births] & ~softmax
     if here.any():
         recording = context.snapshot.recording
-        native = recorded_flags(recording)[recording.stack_frames] & PYTHON == 0
-        here &= ~stacks_with(recording.stack_offsets, native)[stack]
+        here &= ~stacks_with(recording, recorded_flags(recording) & PYTHON == 0)[stack]
     found = np.zeros(len(context.size), bool)
     for number in np.unique(stack[here]).tolist():
         mine = stack == number

@@ -97,8 +97,7 @@ def _stacks_through(timeline: DeviceTimeline, column: str, pattern: str) -> np.n
     """Bool per event: whether a frame of its stack matches."""
     recording = timeline.recording
     matches = recording.frames[column].str.contains(pattern).to_numpy()
-    stacks = stacks_with(recording.stack_offsets, matches[recording.stack_frames])
-    return np.asarray(stacks[timeline.events["stack"].to_numpy()])
+    return np.asarray(stacks_with(recording, matches)[timeline.events["stack"].to_numpy()])
 
 
 def _explained(timeline: DeviceTimeline, frees: np.ndarray) -> np.ndarray:

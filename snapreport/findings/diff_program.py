@@ -70,8 +70,7 @@ class Side(Struct, frozen=True, dict=True):
     def runs(self, pattern: str) -> bool:
         """Whether the text "file function" of a frame of one of its allocations matches."""
         hit = frame_texts(self.recording).str.contains(pattern).to_numpy()
-        stacks = stacks_with(self.recording.stack_offsets, hit[self.recording.stack_frames])
-        return bool(stacks[self.allocations["stack"].to_numpy()].any())
+        return bool(stacks_with(self.recording, hit)[self.allocations["stack"].to_numpy()].any())
 
     @cached_property
     def optimizers(self) -> list[str]:

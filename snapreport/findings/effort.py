@@ -73,7 +73,9 @@ def place_of(context: AdviceContext, advice: Advice) -> Place:
     stack_of = context.stack
     if advice.rule == "keep-gradients":  # the engine allocates them
         stack_of = np.where(context.functions("^zero_grad$")[context.free_stack], context.free_stack, 0)
-    by_program = context.remember_of_stacks("stacks of the program", lambda: _of_program(context))[stack_of]
+    by_program = context.remember_of_stacks(
+        "stacks of the program", lambda: stacks_with(context.snapshot.recording, context.own_frames)
+    )[stack_of]
     at_peak = advice.mask & context.at_peak
     if advice.rule == "collected-weights":  # whose optimizer state may be most of it
         at_peak &= context.category("parameter")
@@ -102,12 +104,6 @@ def place_of(context: AdviceContext, advice: Advice) -> Place:
         return Place(unknown=_NO_STACKS)
     where = _line(context, int(np.argmax(np.bincount(frames[known], weights=size[known]))))
     return Place(where, None if where else _NO_STACKS)
-
-
-def _of_program(context: AdviceContext) -> np.ndarray:
-    """Bool per stack: whether a line of the program is in it."""
-    recording = context.snapshot.recording
-    return stacks_with(recording.stack_offsets, context.own_frames[recording.stack_frames])
 
 
 def _freeing(context: AdviceContext, held: np.ndarray) -> Place:

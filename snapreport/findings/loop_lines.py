@@ -23,10 +23,9 @@ _MIN_REGULAR = 0.75
 @memoize
 def outside_modules(recording: Recording) -> np.ndarray:
     """Bool per stack: it has Python frames, and none of them is a module's call or ``forward``."""
-    flat, offsets = recording.stack_frames, recording.stack_offsets
     in_module = recording.frames["name"].str.contains(MODULE_CALL).to_numpy()
     python = recorded_flags(recording) & PYTHON != 0
-    return np.asarray(stacks_with(offsets, python[flat]) & ~stacks_with(offsets, in_module[flat]))
+    return np.asarray(stacks_with(recording, python) & ~stacks_with(recording, in_module))
 
 
 def loop_anchors(timeline: DeviceTimeline, fewest: int) -> list[np.ndarray]:

@@ -20,6 +20,7 @@ from snapreport.findings.selection import stack_term
 from snapreport.integers import stable_order
 from snapreport.number_format import plural, share_text
 from snapreport.reading.recording import Recording
+from snapreport.reading.stack_marks import stacks_with
 from snapreport.sentence import bytes_part, sentence
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.lifetimes import allocates
@@ -218,6 +219,5 @@ def _finding(
 
 def _collecting(recording: Recording) -> pl.Series:
     """Int32: stacks with a frame of Python's garbage collector."""
-    hit = np.flatnonzero(recording.frames["name"].str.contains(_COLLECTOR).to_numpy())
-    place = np.flatnonzero(np.isin(recording.stack_frames, hit))
-    return pl.Series(np.unique(np.searchsorted(recording.stack_offsets, place, "right") - 1).astype(np.int32))
+    hit = recording.frames["name"].str.contains(_COLLECTOR).to_numpy()
+    return pl.Series(np.flatnonzero(stacks_with(recording, hit)).astype(np.int32))

@@ -73,7 +73,7 @@ def _functions(timeline: DeviceTimeline, functions: Sequence[str]) -> Iterator[t
     stack = timeline.allocations["stack"].to_numpy()
     for word in functions:
         named = recording.frames["name"].str.to_lowercase().str.contains(word, literal=True).to_numpy()
-        yield f"func:{word}", stacks_with(recording.stack_offsets, named[recording.stack_frames])[stack]
+        yield f"func:{word}", stacks_with(recording, named)[stack]
 
 
 def _terms(timeline: DeviceTimeline, mask: np.ndarray) -> list[tuple[str, np.ndarray]]:

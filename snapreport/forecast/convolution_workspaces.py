@@ -14,6 +14,7 @@ from snapreport.allocator.trace import ALLOC, FREE, Trace
 from snapreport.forecast.size_laws import UNKNOWN, SizeLaws
 from snapreport.memoize import memoize
 from snapreport.reading.recording import Recording
+from snapreport.reading.stack_marks import stacks_with
 
 FACTORS = (0.5, 2.0)
 """Of what is foretold of a workspace, at least and at most. 6,537 workspaces of eleven programs at other batches and
@@ -43,8 +44,7 @@ def _convolutions(recording: Recording) -> np.ndarray:
     is_convolution = pl.col("name").str.contains(_CONVOLUTION) | file.str.contains(_MODULE)
     runs = recording.frames.select(runs=is_convolution)["runs"].to_numpy()
     offsets = recording.stack_offsets
-    before = np.concatenate(([0], np.cumsum(runs[recording.stack_frames])))
-    found: np.ndarray = before[offsets[1:]] > before[offsets[:-1]]
+    found = stacks_with(recording, runs)
     return found | (offsets[1:] == offsets[:-1]) if found.any() else found
 
 

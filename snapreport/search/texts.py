@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 
 from snapreport.reading.recording import Recording
+from snapreport.reading.stack_marks import stacks_with
 from snapreport.search.fields import Text, fold
 
 
@@ -45,8 +46,7 @@ class StackTexts:
         self.files = Folded(frames["filename"])
         self.names = Folded(frames["name"])
         self.lines = frames["line"].clip(-(1 << 31), (1 << 31) - 1).to_numpy()
-        self._frame_of = recording.stack_frames
-        self._offsets = recording.stack_offsets
+        self._recording = recording
 
     def with_file(self, test: Text) -> np.ndarray:
         return self.with_frame(self.files.having(test.parts) | self._at_place(test))
@@ -59,9 +59,7 @@ class StackTexts:
 
     def with_frame(self, hit: np.ndarray) -> np.ndarray:
         """Which stacks have one of the frames marked in ``hit`` (bool per frame)."""
-        before = np.concatenate(([0], np.cumsum(hit[self._frame_of], dtype=np.int64)))
-        found: np.ndarray = before[self._offsets[1:]] > before[self._offsets[:-1]]
-        return found
+        return stacks_with(self._recording, hit)
 
     def _at_place(self, test: Text) -> np.ndarray:
         if test.place is None:

@@ -9,7 +9,7 @@ import polars as pl
 from msgspec import Struct
 
 from snapreport.reading.recording import Recording
-from snapreport.reading.stack_marks import innermost_marked
+from snapreport.reading.stack_marks import frames_at, innermost_places, stacks_with
 from snapreport.timeline.category_rules import (
     ACTIVATION,
     GRADIENT,
@@ -114,23 +114,17 @@ def _innermost_match(recording: Recording, rules: Sequence[Rule]) -> tuple[np.nd
     of_frame = np.full(len(recording.frames), len(rules))
     for number, rule in reversed(list(enumerate(rules))):
         of_frame[frames_matching(recording, rule.file, rule.function)] = number
-    stacks = len(recording.stack_offsets) - 1
-    match, place = np.full(stacks, len(rules)), np.full(stacks, NOWHERE, np.int32)
-    if len(recording.stack_frames):
-        flat = of_frame[recording.stack_frames]
-        stack, at = innermost_marked(recording.stack_offsets, flat < len(rules))
-        match[stack] = flat[at]
-        place[stack] = at - recording.stack_offsets[stack]
-    return match, place
+    place = innermost_places(recording, of_frame < len(rules))
+    match = np.append(of_frame, len(rules))[frames_at(recording, place)]
+    return match, np.where(place < 0, NOWHERE, place).astype(np.int32)
 
 
 def _first_match(recording: Recording, rules: Sequence[Rule]) -> np.ndarray:
     """Int64 number of the first rule that matches any frame of each stack, ``len(rules)`` if none does."""
     stacks = len(recording.stack_offsets) - 1
     result = np.full(stacks, len(rules))
-    of_stack = np.repeat(np.arange(stacks), np.diff(recording.stack_offsets))
     for number, rule in reversed(list(enumerate(rules))):
-        result[of_stack[frames_matching(recording, rule.file, rule.function)[recording.stack_frames]]] = number
+        result[stacks_with(recording, frames_matching(recording, rule.file, rule.function))] = number
     return result
 
 

@@ -36,10 +36,14 @@ class ModulePaths:
         forward = (frames["name"] == "forward").to_numpy()
         call = (file.str.contains(_MACHINERY) & frames["name"].str.contains(_CALLS)).to_numpy()
         # Among Python frames (ignoring C++ ones between them), a module's forward is called by Module's machinery.
-        at, own = np.flatnonzero((forward & python)[flat]), np.flatnonzero(python[flat])
+        at = np.flatnonzero((forward & python)[flat])
         stack, row = np.searchsorted(offsets, at, "right") - 1, flat[at]
-        caller = np.append(own, len(flat))[np.searchsorted(own, at) + 1]
-        is_module = caller < offsets[stack + 1]
+        end, caller, native = offsets[stack + 1], at.copy(), np.arange(len(at))
+        while len(native):
+            caller[native] += 1
+            native = native[caller[native] < end[native]]
+            native = native[~python[flat[caller[native]]]]
+        is_module = caller < end
         is_module[is_module] = call[flat[caller[is_module]]]
         # A decorated forward is called by its decorator: it counts around those that are seen.
         outermost = np.full(len(offsets) - 1, len(flat))

@@ -113,18 +113,19 @@ def _outer_and_inner(recording: Recording) -> tuple[pl.Series, pl.Series]:
     place = stack_names(recording).place
     outer, inner = np.full((2, len(offsets) - 1), "", object)
     # The more one says, the later it comes: a stack keeps the last.
+    length = np.maximum(place, 0)
+    stack = np.repeat(np.arange(len(length)), length)
+    # Each entry inside the naming frame, innermost first.
+    frames = flat[np.arange(len(stack)) + np.repeat(offsets[:-1] - (np.cumsum(length) - length), length)]
     for words in (
         operators.set(~is_factory, ""),
         _places_and_modules(recording),
         operators.set(is_factory, ""),
     ):
-        at = np.flatnonzero((words != "").to_numpy()[flat])
-        stack = np.searchsorted(offsets, at, "right") - 1
-        inside = at - offsets[stack] < place[stack]
-        at, stack = at[inside], stack[inside]
-        text = words.to_numpy()[flat[at]]
-        outer[stack] = text  # the last assignment wins: the outermost
-        inner[stack[::-1]] = text[::-1]
+        at = np.flatnonzero((words != "").to_numpy()[frames])
+        text = words.to_numpy()[frames[at]]
+        outer[stack[at]] = text  # the last assignment wins: the outermost
+        inner[stack[at][::-1]] = text[::-1]
     return pl.Series(outer, dtype=pl.String), pl.Series(inner, dtype=pl.String)
 
 

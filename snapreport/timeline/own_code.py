@@ -21,7 +21,7 @@ from snapreport.memoize import memoize
 from snapreport.reading.fields import numbering
 from snapreport.reading.noise import NOISE, PYTHON, recorded_flags
 from snapreport.reading.recording import Recording
-from snapreport.reading.stack_marks import innermost_marked
+from snapreport.reading.stack_marks import frames_at, innermost_frames, innermost_places
 from snapreport.timeline.frame_search import files_of
 
 # Code that the reader did not write and cannot change: installed packages, PyTorch itself and its generated code,
@@ -66,18 +66,18 @@ def stack_names(recording: Recording) -> StackNames:
     flags, library, model, torch = _kinds(recording)
     quiet, python = flags & NOISE == 0, flags & PYTHON != 0
     says = quiet & python
-    own = _first(recording, says & ~library)
-    within = _first(recording, says & library & model)
-    inner = _first(recording, says & library)
+    own = innermost_places(recording, says & ~library)
+    within = innermost_places(recording, says & library & model)
+    inner = innermost_places(recording, says & library)
     node = recording.frames["name"].str.contains(_NODE).to_numpy()
-    rest = [inner, *(_first(recording, kind) for kind in (node, quiet, np.ones(len(quiet), bool)))]
+    rest = [inner, *(innermost_places(recording, kind) for kind in (node, quiet, np.ones(len(quiet), bool)))]
     launched = _launched(recording, own, inner, within, says, torch)
     # Even without a line of the program, a model's code is more informative than the functions it calls.
     place = np.where(launched | (own < 0), -1, own)
     for other in (within, *rest):
         place = np.where(place < 0, other, place)
     launcher = np.where(launched, own, -1)
-    return StackNames(_rows(recording, place), _rows(recording, launcher), place, launcher)
+    return StackNames(frames_at(recording, place), frames_at(recording, launcher), place, launcher)
 
 
 def own_frames(recording: Recording) -> np.ndarray:
@@ -120,7 +120,10 @@ def own_code(recording: Recording) -> np.ndarray:
 def python_calls(recording: Recording) -> np.ndarray:
     """Int64 per stack: the number of its Python frames, without runtime noise, as a whole; equal where these are."""
     flags = recorded_flags(recording)
-    wanted = ((flags & PYTHON != 0) & (flags & NOISE == 0))[recording.stack_frames]
+    said = (flags & PYTHON != 0) & (flags & NOISE == 0)
+    if said.all():
+        return np.arange(len(recording.stack_offsets) - 1)
+    wanted = said[recording.stack_frames]
     flat = recording.stack_frames[wanted]
     bounds = np.concatenate(([0], np.cumsum(wanted)))[recording.stack_offsets] * flat.itemsize
     raw = flat.tobytes()
@@ -168,9 +171,8 @@ def _launched(
     nearly all bytes pass through and that calls a framework. Other library code that such a line calls is also
     launched: the framework's optimizer step.
     """
-    flat, offsets = recording.stack_frames, recording.stack_offsets
     weight = _bytes_of_stacks(recording) * (own >= 0)
-    total, line = weight.sum(), _rows(recording, own)
+    total, line = weight.sum(), frames_at(recording, own)
     calls = (own > 0) & (inner >= 0) & (inner < own)
     if not total or not calls.any():
         return np.zeros(len(own), bool)
@@ -180,28 +182,29 @@ def _launched(
     of_line = np.bincount(np.maximum(line, 0), weights=weight * (line >= 0), minlength=frames)
     launches[line[has_model & (of_line[line] >= _ALMOST_ALL_SHARE * total)]] = True
     is_forward = (recording.frames["name"] == "forward").to_numpy() & says & ~is_library(recording.frames).to_numpy()
-    outside = has_model & (_first(recording, is_forward) < 0)
+    outside = has_model & (innermost_places(recording, is_forward) < 0)
     if weight[outside].sum() >= _MOST_SHARE * total:
         launches[line[outside]] = True
     # Lines that nearly all bytes pass through, at any depth.
-    stack = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    pairs = np.unique(stack * frames + flat)
+    each = innermost_frames(recording)
+    stack = np.repeat(np.arange(len(own)), np.diff(each.offsets))
+    pairs = np.unique(stack * frames + each.frames)
     through = np.bincount(pairs % frames, weights=weight[pairs // frames], minlength=frames)
-    framework = calls & ~torch[_called_by(recording, own, says)]
+    framework = calls & ~torch[_called_by(recording, np.where(calls, own, -1), says)]
     launches[line[framework & (through[line] >= _ALMOST_ALL_SHARE * total)]] = True
     result: np.ndarray = calls & launches[line]
     return result
 
 
 def _called_by(recording: Recording, own: np.ndarray, says: np.ndarray) -> np.ndarray:
-    """Int64 row per stack of the frame that the program's innermost line calls; any row if there is none."""
-    flat, offsets = recording.stack_frames, recording.stack_offsets
-    place = np.arange(len(flat)) - np.repeat(offsets[:-1], np.diff(offsets))
-    inside = np.flatnonzero(says[flat] & (place < np.repeat(own, np.diff(offsets))))
-    stack = np.searchsorted(offsets, inside, "right") - 1
-    row = np.zeros(len(own), np.int64)
-    row[stack] = flat[inside]  # the last assignment wins: the outermost
-    return row
+    """Int64 row per stack of the outermost frame that says something inside the one at position ``own``, which has
+    such frames inside; any row where that is -1.
+    """
+    place, stack = own.copy(), np.flatnonzero(own >= 0)
+    while len(stack):
+        place[stack] -= 1
+        stack = stack[~says[recording.stack_frames[recording.stack_offsets[stack] + place[stack]]]]
+    return frames_at(recording, place)
 
 
 def _bytes_of_stacks(recording: Recording) -> np.ndarray:
@@ -230,22 +233,6 @@ def _kinds(recording: Recording) -> tuple[np.ndarray, np.ndarray, np.ndarray, np
 def _model_files() -> str:
     text = resources.files("snapreport.timeline").joinpath("model_libraries.toml").read_text(encoding="utf-8")
     return "|".join(f"(?:{library['file']})" for library in tomllib.loads(text)["library"])
-
-
-def _first(recording: Recording, wanted: np.ndarray) -> np.ndarray:
-    """Int64 per stack: the position of its innermost ``wanted`` frame (Bool per frame), -1 without one."""
-    offsets = recording.stack_offsets
-    stack, at = innermost_marked(offsets, wanted[recording.stack_frames])
-    place = np.full(len(offsets) - 1, -1, np.int64)
-    place[stack] = at - offsets[stack]
-    return place
-
-
-def _rows(recording: Recording, place: np.ndarray) -> np.ndarray:
-    """Int64 row of ``frames`` at each stack's ``place``, -1 if that is -1."""
-    at = recording.stack_offsets[:-1] + np.maximum(place, 0)
-    rows = recording.stack_frames[np.minimum(at, len(recording.stack_frames) - 1)].astype(np.int64)
-    return np.where(place >= 0, rows, -1)
 
 
 def _of_stacks(texts: pl.Series, frame: np.ndarray) -> pl.Series:

@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from snapreport.memoize import memoize
 from snapreport.reading.recording import Recording
+from snapreport.reading.stack_marks import innermost_frames
 
 PHASES = ("none", "forward", "backward", "optimizer step", "zero_grad", "initialisation", "loading")
 NOWHERE = 2**31 - 1
@@ -62,23 +63,23 @@ def stack_phases(recording: Recording) -> StackPhases:
     depth, uncertain = np.full(stacks, NOWHERE, np.int32), np.zeros(stacks, bool)
     if not len(recording.stack_frames):
         return StackPhases(innermost, running, depth, uncertain)
-    phase = frame_phase[recording.stack_frames]
-    place = np.flatnonzero(phase)
-    stack = np.searchsorted(recording.stack_offsets, place, "right") - 1
+    found = innermost_frames(recording)
+    stack, place = found.marked(frame_phase > 0)
+    frames = found.frames[place]
+    phase = frame_phase[frames]
     first, at = np.unique(stack, return_index=True)
-    innermost[first] = phase[place[at]]
-    frames = recording.stack_frames[place]
+    innermost[first] = phase[at]
     uncertain[first] = ~marked["certain"][frames[at]]
-    depth[first] = place[at] - recording.stack_offsets[first]
+    depth[first] = found.entry(place[at]) - recording.stack_offsets[first]
     if len(at):
-        running[first] = np.bitwise_or.reduceat(np.left_shift(1, phase[place]).astype(np.uint8), at)
+        running[first] = np.bitwise_or.reduceat(np.left_shift(1, phase).astype(np.uint8), at)
     # A helper is of the optimizer's step that it runs in directly.
     own = np.flatnonzero(~marked["helper"][frames])
     inner, outer = np.unique(stack[own], return_index=True)
-    steps = inner[phase[place[own[outer]]] == OPTIMIZER_STEP]
+    steps = inner[phase[own[outer]] == OPTIMIZER_STEP]
     innermost[steps] = OPTIMIZER_STEP
     always = marked["always"][frames]
-    innermost[stack[always]] = phase[place[always]]
+    innermost[stack[always]] = phase[always]
     return StackPhases(innermost, running, depth, uncertain)
 
 

@@ -216,7 +216,7 @@ def _optimizer_stacks(recording: Recording) -> list[np.ndarray]:
     found = []
     for rule in _rules()["stack"]:
         hit = frames_matching(recording, re.compile(rule["file"]), re.compile(rule["function"]))
-        found.append(stacks_with(recording.stack_offsets, hit[recording.stack_frames]))
+        found.append(stacks_with(recording, hit))
     return found
 
 

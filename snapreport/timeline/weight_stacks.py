@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from snapreport.reading.recording import Recording
+from snapreport.reading.stack_marks import stacks_with
 from snapreport.timeline.frame_search import files_of
 
 _MODULE = r"torch/nn/modules/module\.py$"
@@ -22,10 +23,10 @@ def applied_gradients(recording: Recording) -> np.ndarray:
     """Bool per stack: it moves or casts the gradient of a parameter."""
     frames, offsets = recording.frames, recording.stack_offsets
     is_apply = (files_of(recording).str.contains(_MODULE) & (frames["name"] == "_apply")).to_numpy()
-    at = np.flatnonzero(is_apply[recording.stack_frames])
     found = np.zeros(len(offsets) - 1, bool)
-    if not len(at):
+    if not is_apply.any():
         return found
+    at = np.flatnonzero(is_apply[recording.stack_frames])
     # The innermost one calls the function; the others call each other, or another class's, for the modules of a module.
     stack, first = np.unique(np.searchsorted(offsets, at, "right") - 1, return_index=True)
     line = frames["line"].to_numpy()[recording.stack_frames[at]]
@@ -42,9 +43,4 @@ def averaged_weights(recording: Recording) -> np.ndarray:
     name, file = recording.frames["name"], files_of(recording)
     is_copy = (name.is_in(["deepcopy", "__deepcopy__", "clone"])).to_numpy()
     is_mean = (name.str.contains(_MEAN) | file.str.split("/").list.last().str.contains(_MEAN)).to_numpy()
-    offsets = recording.stack_offsets
-    of_stack = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    found = np.ones(len(offsets) - 1, bool)
-    for kind in (is_copy, is_mean):
-        found &= np.bincount(of_stack[kind[recording.stack_frames]], minlength=len(found)) > 0
-    return found
+    return np.asarray(stacks_with(recording, is_copy) & stacks_with(recording, is_mean))

@@ -17,12 +17,13 @@ def stable_order(*columns: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
     """
     order: npt.NDArray[np.int64] | None = None
     for values in columns[::-1] if len(columns[0]) else ():
-        offset = values.astype(np.uint64, copy=False) - values.min().astype(np.uint64)
+        kind = np.uint32 if values.dtype.itemsize <= 4 else np.uint64
+        offset = values.astype(kind, copy=False) - values.min().astype(kind)
         used = int(np.bitwise_or.reduce(offset))
         unit = (used & -used).bit_length() - 1 if used else 0
-        offset >>= np.uint64(unit)
+        offset >>= kind(unit)
         for shift in range(0, (used >> unit).bit_length(), 16):
-            digit = (offset >> np.uint64(shift)).astype(np.uint16)
+            digit = (offset >> kind(shift)).astype(np.uint16)
             places = np.argsort(digit if order is None else digit[order], kind="stable")
             order = places if order is None else order[places]
     return np.arange(len(columns[0])) if order is None else order

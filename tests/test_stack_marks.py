@@ -65,12 +65,3 @@ def test_front_coded_stacks_are_the_stacks(at_a_time: int, stacks: list[list[int
         assert common == min(len(before), len(outer)) or before[common] != outer[common]  # as much as they share
         place, before = place + length - common, outer
     assert place == len(sequence)
-
-
-@given(st.lists(st.integers(0, 6), max_size=30))
-@settings(max_examples=100, deadline=None)
-def test_frames_are_numbered_as_they_appear(sequence: list[int]) -> None:
-    order, numbers = stack_columns._numbered_by_appearance(np.array(sequence, np.int64), 8)
-    seen = list(dict.fromkeys(sequence))
-    assert order.tolist() == seen + [frame for frame in range(8) if frame not in seen]
-    assert numbers.tolist() == [seen.index(frame) for frame in sequence]

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import answers
 import cli
 import corpus
 import numpy as np
@@ -136,6 +137,17 @@ def test_findings_of_parts_that_end_anywhere(name: str) -> None:
         for part in (snapshot.part(events=(None, cut)), snapshot.part(events=(cut, None))):
             peaks = {f.device: f.evidence["peak_bytes"] for f in findings(part) if f.kind == "peak"}
             assert all(size == part.peak(device)["allocated"] for device, size in peaks.items())
+
+
+@pytest.mark.parametrize("length", [7, 31, 142])
+def test_findings_of_short_parts(length: int) -> None:
+    """So many events anywhere in recordings of ours, some without one allocation."""
+    rng = np.random.default_rng(1)
+    for path in answers.paths()[length % 3 :: 3]:
+        snapshot = snapreport.load(path)
+        count = max(len(snapshot.events(device)) for device in snapshot.devices)
+        for first in rng.integers(0, max(1, count - length), 3).tolist() if count else ():
+            findings(snapshot.part(events=(first, min(count, first + length))))
 
 
 def test_steps_keep_their_numbers() -> None:

@@ -128,7 +128,8 @@ def _optimizer_differentiates(context: AdviceContext) -> bool:
     backward = backward_allocations(context)
     step = (context.phases.innermost == OPTIMIZER_STEP)[stacks] & ~backward
     at = np.flatnonzero(backward | step | context.forward[stacks])
-    begins = np.append(True, (backward[at][1:] != backward[at][:-1]) | (step[at][1:] != step[at][:-1]))
+    begins = np.ones(len(at), bool)
+    begins[1:] = (backward[at][1:] != backward[at][:-1]) | (step[at][1:] != step[at][:-1])
     run = np.cumsum(begins) - 1
     # A second loss's backward() after a first optimizer's step allocates a gradient that it starts with.
     outside = context.phases.runs(BACKWARD)[stacks] & ~context.phases.runs(OPTIMIZER_STEP)[stacks]

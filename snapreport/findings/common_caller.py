@@ -43,4 +43,4 @@ def common_caller(timeline: DeviceTimeline, stacks: Mapping[int, int]) -> str:
 def calls_most(recording: Recording, frame: int, stacks: np.ndarray) -> bool:
     """Whether a frame is in nearly all of ``stacks``, one for each allocation: that of the program's loop or start."""
     calls = stacks_with(recording, np.arange(len(recording.frames)) == frame)
-    return bool(calls[stacks].mean() > _MOST_CALLS)
+    return bool(calls[stacks].sum() > _MOST_CALLS * len(stacks))

@@ -35,7 +35,8 @@ def full_logits(context: AdviceContext) -> Advice | None:
     rows, size, stack = every.rows, every.size, every.stack
     linear = context.frames(LINEAR)[stack]
     if context.infers:
-        is_cast = np.append(False, linear[:-1] & ~linear[1:] & (size[1:] == 2 * size[:-1]))
+        is_cast = np.zeros(len(size), bool)
+        is_cast[1:] = linear[:-1] & ~linear[1:] & (size[1:] == 2 * size[:-1])
         rows, size, stack, linear = (column[~is_cast] for column in (rows, size, stack, linear))
     function = context.function[stack]
     # A function without modules is not known to be a forward pass where little of what it makes is saved.

@@ -48,7 +48,8 @@ def broadcast(context: AdviceContext) -> Advice | None:
         square = n * n * bytes_of == size[large]
         square[square] = np.isin(n[square] * bytes_of, size)
         places, n = large[square], n[square]
-        before, vector = places[:, None] - np.arange(1, _NEIGHBOURS + 1), (n * bytes_of)[:, None]
+        before = np.maximum(places[:, None] - np.arange(1, _NEIGHBOURS + 1), -1)
+        vector = (n * bytes_of)[:, None]
         is_vector = (before >= 0) & (size[before] == vector)
         follows = _nearest((before >= 0) & linear[before], is_vector)
         # Of products by lines of the program, all after the vector are smaller: operands of a product are larger.

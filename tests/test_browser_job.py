@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,8 +11,7 @@ import pytest
 from job_documents import DISPATCH, STACKS, STEPS, Planted, planted_job
 
 RANKS = 64
-NO_WEBGL = """HTMLCanvasElement.prototype.getContext = new Proxy(HTMLCanvasElement.prototype.getContext, {
-    apply: (get, canvas, args) => args[0] === 'webgl2' ? null : Reflect.apply(get, canvas, args)})"""
+
 
 
 @pytest.fixture(scope="module")
@@ -214,29 +212,6 @@ def test_the_address_holds_it_all(borrow_report: Callable[..., Any], job_path: P
     assert debug(again)["shown"] == "dispatch moe/dispatch.py:88"
     assert debug(again)["order"][0] == str(planted.outlier)
     again.check()
-
-
-def test_without_webgl_the_map_is_the_same_picture(borrow_report: Callable[..., Any], job_path: Path) -> None:
-    from PIL import Image, ImageChops
-
-    pictures = []
-    for before in ("", NO_WEBGL):
-        opened = borrow_report(job_path, "#view=job&job.against=group&job.ranks=0..20", before=before)
-        assert debug(opened)["map"]["isWebGl"] is (before == "")
-        map_ = opened.page.locator(".job-map").screenshot()
-        pictures.append(Image.open(io.BytesIO(map_)).convert("RGB"))
-        opened.check()
-    difference = np.asarray(ImageChops.difference(*pictures))
-    assert np.asarray(pictures[0]).std() > 5, "there is a picture"
-    # Rounding of dimmed colours, and of borders of cells where 32-bit floats differ from 64-bit ones.
-    assert (difference.max(axis=2) > 2).mean() < 0.005
-
-
-def test_a_lost_context_comes_back(borrow_report: Callable[..., Any], job_path: Path) -> None:
-    opened = borrow_report(job_path)
-    before = opened.page.locator(".job-map").screenshot()
-    opened.lose_context()
-    assert opened.page.locator(".job-map").screenshot() == before
 
 
 @pytest.mark.parametrize("width", [360, 800, 1300, 3840])

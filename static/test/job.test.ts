@@ -2,7 +2,7 @@ import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { DecodedBlob } from '../src/data/columns'
 import type { JobAxis, JobManifest } from '../src/data/contracts'
-import { cellsOfPixel, paintHeat } from '../src/gl/heat'
+import { cellsOfPixel, paintHeat } from '../src/job/heat-pixels'
 import { axisMarks, columnOf } from '../src/job/map-labels'
 import { beyondWords } from '../src/job/panel'
 import {
@@ -362,6 +362,38 @@ test('a single hot cell is seen however many cells a pixel stands for', () => {
     [...words].every((word) => (word & 255) === 10),
     'what is dimmed does not cover what is brushed',
   )
+})
+
+test('a row of pixels is the same whether it is painted with those around it or alone', () => {
+  const [columns, rows, width, height] = [7, 5, 40, 60]
+  const bytes = new Uint8Array(2 * columns * rows).map((_, i) => (i % 2 ? Number(i % 6 === 1) : (i * 53) % 256))
+  const style = { palette: new Uint8Array(1024).map((_, i) => i & 255), background: [9, 9, 9] as const, centre: 0 }
+  for (const [y0, y1] of [
+    [0, 5],
+    [1.2, 2.9],
+  ]) {
+    const all = new Uint32Array(width * height)
+    paintHeat(all, width, height, { columns, rows, bytes }, { x0: 0.5, x1: 6, y0, y1 }, style)
+    const distinct = new Set<string>()
+    for (let y = 0; y < height; y++) {
+      const cells = cellsOfPixel(y, y0, (y1 - y0) / height, rows)
+      const alone = Array.from({ length: width }, (_, x) => {
+        const across = cellsOfPixel(x, 0.5, 5.5 / width, columns)
+        const at = 2 * (cells[0] * columns + across[0])
+        const level = bytes[at]
+        const fade = (part: number): number => {
+          const full = style.palette[4 * level + part]
+          return bytes[at + 1] ? Math.round(9 + (full - 9) * 0.28) : full
+        }
+        const isGap = cells[2] || across[2]
+        const [r, g, b] = isGap ? style.background : [fade(0), fade(1), fade(2)]
+        return ((255 << 24) | (b << 16) | (g << 8) | r) >>> 0
+      })
+      assert.deepEqual([...all.subarray(y * width, (y + 1) * width)], alone, `row ${y} of ${y0} to ${y1}`)
+      distinct.add(alone.join())
+    }
+    assert.ok(distinct.size > 2)
+  }
 })
 
 test('pixels of large cells have a line between them, those of small ones show every cell', () => {

@@ -202,8 +202,7 @@ class App implements Controller {
   }
 
   testContextLoss(): void {
-    if (this.store.state.view === 'job') this.job.testContextLoss()
-    else this.timeline.testContextLoss()
+    this.timeline.testContextLoss()
   }
 
   debugView(): unknown {

@@ -43,10 +43,6 @@ export class JobHost {
     return this.page && Promise.resolve(this.page.picture())
   }
 
-  testContextLoss(): void {
-    this.page?.testContextLoss()
-  }
-
   debug(): unknown {
     return this.page?.debug() ?? null
   }

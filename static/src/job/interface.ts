@@ -28,7 +28,6 @@ export interface JobPage {
   /** Handles a key before the page does; true when used. */
   key(event: KeyboardEvent): boolean
   picture(): HTMLCanvasElement
-  testContextLoss(): void
   debug(): unknown
 }
 

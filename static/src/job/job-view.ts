@@ -188,10 +188,6 @@ export class JobView implements JobPage {
     return this.map.picture()
   }
 
-  testContextLoss(): void {
-    this.map.testContextLoss()
-  }
-
   debug(): unknown {
     const { model, data } = this
     if (!model) return null

@@ -4,7 +4,7 @@ import type { Rect } from '../layout/viewport'
 import { h } from '../ui/dom'
 import { CanvasView } from '../views/shared/canvas-view'
 import { PointerInput } from '../views/shared/pointer'
-import { cssOfLevel, type Heat, type HeatScale, HeatStage, levelOf, MapHeat, MIDDLE_LEVEL } from './map-heat'
+import { cssOfLevel, drawHeat, type Heat, type HeatScale, levelOf, MapHeat, MIDDLE_LEVEL } from './map-heat'
 import type { JobModel } from './job-model'
 import { brushedRows, type ColumnRange, type JobActions } from './job-state'
 import { MapBoxes } from './map-boxes'
@@ -27,7 +27,7 @@ import { drawAround, labelWidth } from './map-labels'
 const PAGE_ROWS = 10
 
 export class MapView extends CanvasView {
-  private readonly stage = new HeatStage()
+  private readonly cellCanvas = h('canvas', { class: 'heat-canvas', 'aria-hidden': 'true' })
   private readonly boxes = new MapBoxes()
   private readonly heats = new MapHeat()
   private readonly window = new MapWindow()
@@ -48,7 +48,7 @@ export class MapView extends CanvasView {
       null,
     )
     this.canvas.className = 'job-around'
-    this.plot.append(this.stage.canvas, this.canvas, this.boxes.brush, this.boxes.cursor, this.tooltip.element)
+    this.plot.append(this.cellCanvas, this.canvas, this.boxes.brush, this.boxes.cursor, this.tooltip.element)
     this.pointer = new PointerInput(this.element, {
       pan: (dx, dy) => this.scroll(-dx, -dy),
       zoom: (x, y, plain, shifted) => {
@@ -165,18 +165,14 @@ export class MapView extends CanvasView {
     const ratio = out.width / geometry.width
     const { left, top, right, bottom } = geometry
     ctx.imageSmoothingEnabled = false
-    ctx.drawImage(this.stage.canvas, left * ratio, top * ratio, (right - left) * ratio, (bottom - top) * ratio)
+    ctx.drawImage(this.cellCanvas, left * ratio, top * ratio, (right - left) * ratio, (bottom - top) * ratio)
     ctx.drawImage(canvas, 0, 0)
     return out
   }
 
-  testContextLoss(): void {
-    this.stage.testContextLoss()
-  }
-
   debug(): unknown {
     const { geometry, window, heat } = this
-    return { geometry, window: window.shown, scale: heat?.scale, cursor: this.cursor, isWebGl: this.stage.isWebGl }
+    return { geometry, window: window.shown, scale: heat?.scale, cursor: this.cursor }
   }
 
   // Drawing
@@ -194,8 +190,8 @@ export class MapView extends CanvasView {
       background: model.inks.panel,
       centre: model.state.isAgainst ? MIDDLE_LEVEL : 0,
     }
-    this.stage.draw(heat.cells, window, style, right - left, bottom - top)
-    this.stage.canvas.style.transform = `translate(${left}px, ${top}px)`
+    drawHeat(this.cellCanvas, heat.cells, window, style, right - left, bottom - top)
+    this.cellCanvas.style.transform = `translate(${left}px, ${top}px)`
     drawAround({ ...this.placed, ctx, model, heat })
     this.boxes.placeBrush(this.placed, model)
     this.boxes.placeCursor(this.placed, this.cursor)

@@ -132,14 +132,13 @@ class App implements Controller {
       [this.stage.tools, this.job.tools],
       [this.search.element, this.pageTools.element],
     )
-    const panes = h('div', { class: 'panes fill' })
-    const column = h('div', { class: 'column fill' }, panes, this.legend.element)
-    this.workspace = h('div', { class: 'workspace' }, column, this.details.element, this.fixes.element)
+    const panes = h('div.panes.fill')
+    const column = h('div.column.fill', panes, this.legend.element)
+    this.workspace = h('div.workspace', column, this.details.element, this.fixes.element)
     this.split = new Split({ ...page, changed: () => this.render() }, panes, this.workspace)
     panes.append(
       h(
-        'div',
-        { class: 'pane column fill' },
+        'div.pane.column.fill',
         this.split.head,
         this.timeline.element,
         this.stage.element,
@@ -159,7 +158,7 @@ class App implements Controller {
     root.hidden = false
     document.body.prepend(skipLink())
     document.body.classList.add('with-app')
-    const themeButton = h('button', { class: 'theme-button' })
+    const themeButton = h('button.theme-button')
     ;(document.getElementById('top') ?? root).append(themeButton)
     bindTheme(this.store, themeButton, () => this.themeChanged())
     bindHash(this.store, start, client.devices.length)

@@ -60,11 +60,10 @@ export function drawBatchChart(
   })
   const caption = h(
     'figcaption',
-    {},
     'Peak ',
-    h('b', { class: 'reserved' }, 'reserved'),
+    h('b.reserved', 'reserved'),
     ' and ',
-    h('b', { class: 'allocated' }, 'allocated'),
+    h('b.allocated', 'allocated'),
     ' over the batch, an estimate.',
     cards.length > 0 && ` ${largest(points, cards)}`,
   )

@@ -14,9 +14,9 @@ export const MANY_EVENTS = 200_000
 
 export class BatchSlider {
   private readonly input = h('input', { type: 'range', min: '0', max: String(FACTORS.length - 1) })
-  private readonly text = h('output', {})
-  readonly label = h('label', {}, 'Batch ', this.input, ' ', this.text)
-  readonly chart = h('figure', { class: 'batch-chart', hidden: true })
+  private readonly text = h('output')
+  readonly label = h('label', 'Batch ', this.input, ' ', this.text)
+  readonly chart = h('figure.batch-chart', { hidden: true })
   points: BatchPoint[] = []
   private isSeen = false
   /** What the points of the chart belong to; "" for none. */

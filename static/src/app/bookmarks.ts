@@ -9,13 +9,12 @@ export class Bookmarks {
   /** The button and, under it, the popover. */
   readonly element: HTMLElement
   private readonly button: HTMLButtonElement
-  private readonly popover = h('div', {
-    class: 'popover floating marks',
+  private readonly popover = h('div.popover.floating.marks', {
     role: 'dialog',
     'aria-label': 'Bookmarks',
     hidden: true,
   })
-  private readonly list = h('ul', { class: 'mark-list' })
+  private readonly list = h('ul.mark-list')
   private readonly name = h('input', { type: 'text', maxlength: 80, 'aria-label': 'Name of the new bookmark' })
   private readonly popup: Popup
   private shown = ''
@@ -30,13 +29,13 @@ export class Bookmarks {
     private readonly suggest: () => string,
   ) {
     this.button = h('button', { 'aria-haspopup': 'dialog', title: 'Bookmarks of views (K)' }, 'Bookmarks')
-    const form = h('form', { class: 'row fill mark-form' }, this.name, h('button', { type: 'submit' }, 'Save view'))
+    const form = h('form.row.fill.mark-form', this.name, h('button', { type: 'submit' }, 'Save view'))
     form.addEventListener('submit', (event) => {
       event.preventDefault()
       this.add(this.name.value.trim() || this.suggest())
     })
     fill(this.popover, form, this.list)
-    this.element = h('div', { class: 'popover-anchor' }, this.button, this.popover)
+    this.element = h('div.popover-anchor', this.button, this.popover)
     this.popup = new Popup(this.element, this.button, (isOpen) => this.show(isOpen))
     store.subscribe(() => this.render())
     this.render()
@@ -95,24 +94,16 @@ export class Bookmarks {
     if (this.button.textContent !== label) this.button.textContent = label
     fill(this.list, ...marks.map((mark, i) => this.item(mark, i)))
     if (marks.length === 0)
-      fill(
-        this.list,
-        h('li', { class: 'soft' }, `No bookmarks yet.${HAS_LINKS ? ' The link to this page stores them.' : ''}`),
-      )
+      fill(this.list, h('li.soft', `No bookmarks yet.${HAS_LINKS ? ' The link to this page stores them.' : ''}`))
   }
 
   private item(mark: Mark, i: number): HTMLElement {
     if (i === this.renaming) return this.renameItem(mark, i)
     return h(
       'li',
-      {},
       h(
-        'button',
-        {
-          class: 'link clip fill mark-go',
-          title: mark.hash || 'the report as it opens',
-          onclick: () => this.go(mark),
-        },
+        'button.link.clip.fill.mark-go',
+        { title: mark.hash || 'the report as it opens', onclick: () => this.go(mark) },
         mark.name,
       ),
       h('button', { 'aria-label': `Rename ${mark.name}`, title: 'Rename', onclick: () => this.rename(i) }, '✎'),
@@ -127,7 +118,7 @@ export class Bookmarks {
       'aria-label': `New name of ${mark.name}`,
       value: mark.name,
     })
-    const form = h('form', { class: 'row fill mark-form' }, field, h('button', { type: 'submit' }, 'Rename'))
+    const form = h('form.row.fill.mark-form', field, h('button', { type: 'submit' }, 'Rename'))
     form.addEventListener('submit', (event) => {
       event.preventDefault()
       const name = field.value.trim() || mark.name
@@ -137,7 +128,7 @@ export class Bookmarks {
       this.render()
       this.name.focus()
     })
-    return h('li', {}, form)
+    return h('li', form)
   }
 
   private rename(i: number): void {

@@ -32,7 +32,7 @@ export class ColourSelect {
       this.select.append(choice)
     }
     this.select.addEventListener('change', () => store.set({ colour: this.select.value as ColourBy }))
-    this.element = h('label', { class: 'row colour-select' }, h('span', {}, 'Colour'), this.select)
+    this.element = h('label.row.colour-select', h('span', 'Colour'), this.select)
   }
 
   render(state: State, info: DeviceInfo | undefined): void {

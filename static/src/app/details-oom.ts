@@ -36,15 +36,12 @@ export function oomDetails(parts: DetailsParts, scene: Scene, data: DeviceData, 
   for (const label of facts.querySelectorAll('dt'))
     if (label.textContent === 'Allocated' || label.textContent === 'At') label.classList.add('long')
   return [
-    ...(figures ? [h('p', { class: 'oom-cause' }, verdictSentence(figures))] : []),
+    ...(figures ? [h('p.oom-cause', verdictSentence(figures))] : []),
     ...(stacks.frames(stack).length
       ? stackPart(parts, stacks, stack, 'Stack trace of the request')
-      : [
-          h('p', { class: 'soft' }, 'No stack trace was recorded with the request.'),
-          ...lastStackPart(parts, data, stacks, event),
-        ]),
+      : [h('p.soft', 'No stack trace was recorded with the request.'), ...lastStackPart(parts, data, stacks, event)]),
     facts,
-    ...(figures ? [] : [h('p', { class: 'soft' }, 'Free memory is computed for the first 32 failures of a device.')]),
+    ...(figures ? [] : [h('p.soft', 'Free memory is computed for the first 32 failures of a device.')]),
     ...heldPart(parts, data, stacks, event),
     ...remediesPart(parts.store.state),
   ]
@@ -113,21 +110,20 @@ function heldPart({ store }: DetailsParts, data: DeviceData, stacks: Stacks, eve
   const button = (name: string, bytes: number, title: string, run: () => void): HTMLElement =>
     h(
       'li',
-      {},
       h(
-        'button',
-        { class: 'quiet small row held', title, onclick: run },
-        h('span', { class: 'clip fill' }, name),
-        h('span', { class: 'held-bytes' }, `${formatBytes(bytes)}  ${formatShare(bytes, total)}`),
+        'button.quiet.small.row.held',
+        { title, onclick: run },
+        h('span.clip.fill', name),
+        h('span.held-bytes', `${formatBytes(bytes)}  ${formatShare(bytes, total)}`),
       ),
     )
   const categories = heldByCategory(data, position).filter(({ bytes }) => bytes >= LEAST * total)
   const lines = heldByLine(data, stacks, position)
   return [
-    h('div', { class: 'row stack-head' }, h('h3', {}, `Allocated: ${formatBytes(total)}, by category and function`)),
+    h('div.row.stack-head', h('h3', `Allocated: ${formatBytes(total)}, by category and function`)),
     h(
-      'ol',
-      { class: 'row wrap held-chips', 'data-held': 'category', 'aria-label': 'By category' },
+      'ol.row.wrap.held-chips',
+      { 'data-held': 'category', 'aria-label': 'By category' },
       ...categories.slice(0, MOST).map(({ category, bytes }) => {
         const name = info.categories[category]
         const query = `live:${event} category:${quoted(name)}`
@@ -145,6 +141,6 @@ function heldPart({ store }: DetailsParts, data: DeviceData, stacks: Stacks, eve
           ),
         ),
     ),
-    ...(lines.length > MOST ? [h('p', { class: 'soft' }, `and ${plural(lines.length - MOST, 'more function')}`)] : []),
+    ...(lines.length > MOST ? [h('p.soft', `and ${plural(lines.length - MOST, 'more function')}`)] : []),
   ]
 }

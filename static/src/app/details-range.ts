@@ -28,7 +28,7 @@ export function rangeDetails(
   const net = (stack: number): number => allocated[stack] - freed[stack]
   const used = [...births.keys()].filter((stack) => births[stack] + frees[stack] > 0)
   used.sort((a, b) => Math.abs(net(b)) - Math.abs(net(a)) || peak[b] - peak[a] || a - b)
-  const list = h('ol', { class: 'sibling-list' })
+  const list = h('ol.sibling-list')
   for (const stack of used.slice(0, STACKS_SHOWN)) {
     const title = framesLine(stacks, stack) ?? ''
     const find = () => store.set({ stack, query: `stack:${stack}` })
@@ -36,13 +36,8 @@ export function rangeDetails(
     list.append(
       h(
         'li',
-        {},
-        h(
-          'button',
-          { class: 'link', title, onclick: find },
-          `${formatChange(net(stack))}  ${nameOfStack(stacks, stack)}`,
-        ),
-        h('div', { class: 'soft' }, `${born} allocated, ${gone} freed, peak ${most}`),
+        h('button.link', { title, onclick: find }, `${formatChange(net(stack))}  ${nameOfStack(stacks, stack)}`),
+        h('div.soft', `${born} allocated, ${gone} freed, peak ${most}`),
       ),
     )
   }
@@ -53,10 +48,9 @@ export function rangeDetails(
   }
   return [
     h(
-      'p',
-      { class: 'siblings' },
+      'p.siblings',
       [plural(last - first + 1, 'event'), us !== null && formatDuration(us)].filter(Boolean).join(', '),
-      ...(matches ? [', of what ', h('code', {}, matches.query), ' finds'] : []),
+      ...(matches ? [', of what ', h('code', matches.query), ' finds'] : []),
     ),
     factsList([
       ['Allocated', `${formatBytes(sum(allocated))} in ${plural(sum(births), 'allocation')}`],
@@ -65,13 +59,12 @@ export function rangeDetails(
       ['Peak', formatBytes(peakOfAll)],
     ]),
     h(
-      'p',
-      { class: 'details-actions' },
+      'p.details-actions',
       h('button', { onclick: toTable }, `${plural(used.length, 'stack')} in the table`),
       ' ',
       h('button', { onclick: () => store.close() }, 'Clear the range'),
     ),
-    used.length > 0 && h('h3', {}, 'By stack'),
+    used.length > 0 && h('h3', 'By stack'),
     list,
   ].filter((part) => part !== false)
 }

@@ -26,7 +26,7 @@ export function factsList(rows: readonly Row[]): HTMLElement {
   const list = h('dl')
   for (const [label, value] of rows) {
     if (value === null || value === '') continue
-    list.append(h('dt', {}, label), h('dd', {}, value))
+    list.append(h('dt', label), h('dd', value))
   }
   return list
 }
@@ -65,7 +65,7 @@ export function rowsOf(scene: Scene, data: DeviceData, id: number, links: Links)
     ['Origin', originOf(alloc, free)],
     ['Steps', stepsRow(data, id)],
     ['During', duringRow(data, id)],
-    ['Address', storedOr('addr_lo', () => h('span', { class: 'mono' }, address, ' ', copyAddress))],
+    ['Address', storedOr('addr_lo', () => h('span.mono', address, ' ', copyAddress))],
     ['Place in stack', placeOf(data, id, atPeak ? peakPosition : data.start[id], atPeak)],
     ['Stream', info.profiled ? null : storedOr('stream', () => info.streams[data.stream[id]] ?? null)],
     ['Pool', storedOr('pool', () => info.pools[data.pool[id]] || null)],
@@ -81,8 +81,8 @@ export function rowsOf(scene: Scene, data: DeviceData, id: number, links: Links)
 }
 
 function segmentOf({ bytes, segment }: Neighbours, alloc: number): HTMLElement {
-  const when = h('span', { class: 'soft' }, alloc < 0 ? '' : ' when it begins')
-  return h('span', {}, `${formatBytes(bytes)} at `, h('span', { class: 'mono' }, segment), when)
+  const when = h('span.soft', alloc < 0 ? '' : ' when it begins')
+  return h('span', `${formatBytes(bytes)} at `, h('span.mono', segment), when)
 }
 
 function moduleRow({ modules, stats }: Scene['info'], code: number): string | null {
@@ -109,13 +109,8 @@ const SOURCE_WORDS: Readonly<Record<string, string>> = {
 export function allocationLink(scene: Scene, id: number, links: Links): HTMLElement {
   const data = scene.data!
   return h(
-    'button',
-    {
-      class: 'link',
-      'data-allocation': id,
-      title: 'Select this allocation',
-      onclick: () => links.select(id),
-    },
+    'button.link',
+    { 'data-allocation': id, title: 'Select this allocation', onclick: () => links.select(id) },
     `${formatBytes(data.size[id])}, ${livedOf(data, id)}`,
   )
 }
@@ -129,20 +124,19 @@ function livedOf(data: DeviceData, id: number): string {
 function neighbour(scene: Scene, id: number, links: Links, none: string): Node | string {
   if (id < 0) return none
   const name = scene.stacks ? nameOfStack(scene.stacks, scene.data!.stack[id]) : ''
-  return h('span', {}, allocationLink(scene, id, links), h('span', { class: 'soft' }, ` ${name}`))
+  return h('span', allocationLink(scene, id, links), h('span.soft', ` ${name}`))
 }
 
 export function momentLink(scene: Scene, event: number, links: Links): HTMLElement {
   const time = describeMoment(scene, event)
   return h(
     'span',
-    {},
     h(
-      'button',
-      { class: 'link', title: 'Show this event', onclick: () => links.showEvent(event) },
+      'button.link',
+      { title: 'Show this event', onclick: () => links.showEvent(event) },
       `event ${formatCount(event)}`,
     ),
-    time && h('span', { class: 'soft', title: time }, ` ${time}`),
+    time && h('span.soft', { title: time }, ` ${time}`),
   )
 }
 

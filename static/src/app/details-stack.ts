@@ -35,10 +35,9 @@ export function stackPart({ store, source }: DetailsParts, stacks: Stacks, stack
   box.addEventListener('change', () => store.set({ noise: box.checked }))
   return [
     h(
-      'div',
-      { class: 'row stack-head' },
-      h('h3', {}, frames.length ? `${title} (${formatCount(frames.length)} frames)` : title),
-      frames.length > 0 && h('label', { class: 'switch', title: 'Unfold all frames (N)' }, box, 'All'),
+      'div.row.stack-head',
+      h('h3', frames.length ? `${title} (${formatCount(frames.length)} frames)` : title),
+      frames.length > 0 && h('label.switch', { title: 'Unfold all frames (N)' }, box, 'All'),
       frames.length > 0 && copyButton('Copy', () => stackText(frames, noise), 'Copy the stack trace as text'),
     ),
     foldedStack(frames, stacks.top(stack), noise, source),
@@ -72,7 +71,7 @@ export function stackDetails(
     ...stackPart(parts, stacks, stack, 'Stack trace'),
     ...remediesPart(store.state),
     ...(matches ? othersPart(store, data, stacks, matches, stack) : []),
-    h('p', { class: 'details-actions' }, filter, ' ', without.element),
+    h('p.details-actions', filter, ' ', without.element),
     ...allocationsPart(parts, scene, data, stack, null),
   ]
 }
@@ -87,20 +86,19 @@ function othersPart(store: Store, data: DeviceData, stacks: Stacks, { mask, quer
   const of = shares.some(({ live }) => live > 0) ? 'live' : 'bytes'
   const total = shares.reduce((sum, share) => sum + share[of], 0)
   const when = of === 'live' ? (position === data.info.peak_event + 1 ? ' at the peak' : ' at this moment') : ''
-  const list = h('ol', { class: 'sibling-list' })
+  const list = h('ol.sibling-list')
   for (const share of others.slice(0, OTHERS_SHOWN)) {
     const label = `${formatBytes(share[of])}  ${nameOfStack(stacks, share.stack)}`
     const go = () => store.set({ stack: share.stack })
     const title = framesLine(stacks, share.stack) ?? ''
-    list.append(h('li', {}, h('button', { class: 'link', title, onclick: go }, label)))
+    list.append(h('li', h('button.link', { title, onclick: go }, label)))
   }
   const hidden = others.length - OTHERS_SHOWN
   return [
     h(
-      'p',
-      { class: 'siblings other-stacks' },
+      'p.siblings.other-stacks',
       `This stack holds ${formatBytes(own[of])}${when}, ${formatShare(own[of], total)} of what `,
-      h('code', {}, query),
+      h('code', query),
       ` finds; ${plural(others.length, 'other stack')}${hidden > 0 ? `, the largest ${OTHERS_SHOWN}` : ''}:`,
     ),
     list,
@@ -119,10 +117,9 @@ export function allocationsPart(
   const found = siblingsOf(data, stack, id, SIBLINGS_SHOWN, position)
   const isPeak = position === data.info.peak_event + 1
   const parts: Node[] = [
-    h('div', { class: 'row stack-head' }, h('h3', {}, id === null ? 'Its allocations' : 'From the same stack')),
+    h('div.row.stack-head', h('h3', id === null ? 'Its allocations' : 'From the same stack')),
     h(
-      'p',
-      { class: 'siblings' },
+      'p.siblings',
       `${plural(found.count, 'allocation')}, ${formatBytes(found.bytes)} in all. At the peak `,
       atPeak(found, data),
     ),
@@ -130,16 +127,15 @@ export function allocationsPart(
   if (!isPeak && data.n > 0)
     parts.push(
       h(
-        'p',
-        { class: 'siblings' },
+        'p.siblings',
         `At event ${formatCount(position - 1)}: ${plural(found.liveThen, 'allocation')}, ${formatBytes(found.bytesThen)}.`,
       ),
     )
   if (found.largest.length === 0) return parts
-  const list = h('ol', { class: 'sibling-list' })
-  for (const other of found.largest) list.append(h('li', {}, allocationLink(scene, other, links)))
+  const list = h('ol.sibling-list')
+  for (const other of found.largest) list.append(h('li', allocationLink(scene, other, links)))
   const rest = found.count - (id === null ? 0 : 1) - found.largest.length
-  parts.push(h('p', { class: 'soft' }, rest > 0 ? `The largest (${formatCount(rest)} more):` : 'Largest first:'), list)
+  parts.push(h('p.soft', rest > 0 ? `The largest (${formatCount(rest)} more):` : 'Largest first:'), list)
   return parts
 }
 

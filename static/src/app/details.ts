@@ -24,7 +24,7 @@ interface Content {
 }
 
 export class DetailsPanel {
-  readonly element = h('aside', { class: 'details', 'aria-label': 'Details', tabindex: 0, hidden: true })
+  readonly element = h('aside.details', { 'aria-label': 'Details', tabindex: 0, hidden: true })
   private readonly links: Links
   private readonly readLines: () => Promise<SourceLines | null>
   private source: SourceLines | null = null
@@ -99,7 +99,7 @@ export class DetailsPanel {
       title,
       label: 'Details',
       swatch: null,
-      parts: [h('p', { class: 'soft' }, text)],
+      parts: [h('p.soft', text)],
     })
     const data = scene?.data
     const stacks = scene?.stacks
@@ -151,21 +151,14 @@ export class DetailsPanel {
   private head(title: string, colour: string | null): HTMLElement {
     const { state } = this.store
     return h(
-      'header',
-      { class: 'row wrap' },
-      h('h2', {}, colour && swatch(colour), title),
+      'header.row.wrap',
+      h('h2', colour && swatch(colour), title),
       h(
-        'div',
-        { class: 'row' },
+        'div.row',
         HAS_LINKS && copyButton('Copy link', this.address, 'Copy a link to this view with these details open'),
         h(
-          'button',
-          {
-            class: 'close',
-            'aria-label': 'Close details (Escape)',
-            title: 'Close (Escape)',
-            onclick: () => this.store.close(),
-          },
+          'button.close',
+          { 'aria-label': 'Close details (Escape)', title: 'Close (Escape)', onclick: () => this.store.close() },
           '✕',
         ),
       ),
@@ -179,8 +172,8 @@ export class DetailsPanel {
     const failure = this.last[0]?.info.index === device && this.last[0].info.ooms.find(({ event }) => event === at)
     if (!failure) return null
     return h(
-      'button',
-      { class: 'link back', onclick: () => this.store.set({ oom: failure.event }) },
+      'button.link.back',
+      { onclick: () => this.store.set({ oom: failure.event }) },
       `‹ Out of memory: ${formatBytes(failure.requested)} requested`,
     )
   }
@@ -193,7 +186,7 @@ function allocationDetails(parts: DetailsParts, scene: Scene, data: DeviceData, 
   const freed: Node[] = []
   if (!isFreeOnly && freeStack > 0) {
     if (freeStack !== data.stack[id]) freed.push(...stackPart(parts, stacks, freeStack, 'Freed at'))
-    else freed.push(h('p', { class: 'soft' }, 'It was freed with the same stack.'))
+    else freed.push(h('p.soft', 'It was freed with the same stack.'))
   }
   return [
     ...stackPart(parts, stacks, data.stack[id], isFreeOnly ? 'Stack trace of its free' : 'Stack trace'),

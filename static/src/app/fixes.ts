@@ -23,9 +23,9 @@ export class Fixes {
   readonly element: HTMLElement
   private readonly offers = new FixOffers()
   private readonly roomy = matchMedia(ROOMY)
-  private readonly list = h('ol', { class: 'fixes' })
-  private readonly settings = h('ul', { class: 'fixes' })
-  private readonly result = h('output', { class: 'fix-result' })
+  private readonly list = h('ol.fixes')
+  private readonly settings = h('ul.fixes')
+  private readonly result = h('output.fix-result')
   private readonly without = h('input', {
     type: 'text',
     'aria-label': 'Without allocations that match',
@@ -58,21 +58,16 @@ export class Fixes {
     this.roomy.addEventListener('change', () => this.render(store.state, page.timeline.currentScene))
     const close = () => store.setOption(OPEN, 'no')
     this.element = h(
-      'aside',
-      { class: 'side', 'aria-label': 'Try a fix', tabindex: 0, hidden: true },
-      h(
-        'header',
-        { class: 'row' },
-        h('h2', {}, 'Try a fix'),
-        h('button', { class: 'close', 'aria-label': 'Close fixes', onclick: close }, '✕'),
-      ),
+      'aside.side',
+      { 'aria-label': 'Try a fix', tabindex: 0, hidden: true },
+      h('header.row', h('h2', 'Try a fix'), h('button.close', { 'aria-label': 'Close fixes', onclick: close }, '✕')),
       this.result,
       this.list,
       this.settings,
       this.batch.label,
       this.batch.chart,
-      h('label', {}, 'Without ', this.without),
-      h('label', {}, 'On ', this.card),
+      h('label', 'Without ', this.without),
+      h('label', 'On ', this.card),
       ...findingsList(),
     )
   }
@@ -122,14 +117,14 @@ export class Fixes {
         else chosen.delete(value)
         this.page.store.setOption(name, [...chosen].join(',') || null)
       })
-      return h('li', {}, h('label', {}, input, h('span', {}, ...label)))
+      return h('li', h('label', input, h('span', ...label)))
     }
     const here = this.offers.of(device)
     const focused =
       document.activeElement instanceof HTMLInputElement ? [...this.element.querySelectorAll('input')] : []
     const at = focused.indexOf(document.activeElement as HTMLInputElement)
     fill(this.list, ...here.map(({ rule, element }) => box(ON, rule, [...element.cloneNode(true).childNodes])))
-    fill(this.settings, ...STANDARD.map((text) => box(SETTINGS, text, [h('code', {}, text)])))
+    fill(this.settings, ...STANDARD.map((text) => box(SETTINGS, text, [h('code', text)])))
     if (at >= 0) this.element.querySelectorAll('input')[at]?.focus()
     this.without.value = options[WITHOUT] ?? ''
     this.card.value = options[CARD] ?? ''
@@ -207,7 +202,7 @@ export class Fixes {
       const { unlimited } = await client.replayed('change', scene.info.index, question).answer
       if (!unlimited) return
       const text = ` · ${fitText(unlimited.peakReserved)}`
-      ;(chip.querySelector('.remedy') ?? chip).append(h('span', { class: 'fits' }, text))
+      ;(chip.querySelector('.remedy') ?? chip).append(h('span.fits', text))
     }
   }
 
@@ -217,23 +212,22 @@ export class Fixes {
     const { info } = scene
     const before = peakOf(data.allocated, this.offers.left(scene, []).requests)
     const line = (label: string, from: number, to: string): HTMLElement =>
-      h('p', {}, `${label} `, `${formatBytes(from)} → `, h('b', {}, to))
+      h('p', `${label} `, `${formatBytes(from)} → `, h('b', to))
     const [least, most] = [this.least, peak].map(formatBytes)
     const range = least === most ? most : `${least} to ${most}`
     const parts: Node[] = [line('Peak allocated', before, range)]
-    if (answer === null) parts.push(h('p', { class: 'soft' }, 'Replaying the allocator…'))
-    else if (typeof answer === 'string') parts.push(h('p', { class: 'soft' }, `${answer}.`))
-    else if (!answer.unlimited)
-      parts.push(h('p', { class: 'soft' }, `Reserved memory is not replayed: ${answer.check.reason}.`))
+    if (answer === null) parts.push(h('p.soft', 'Replaying the allocator…'))
+    else if (typeof answer === 'string') parts.push(h('p.soft', `${answer}.`))
+    else if (!answer.unlimited) parts.push(h('p.soft', `Reserved memory is not replayed: ${answer.check.reason}.`))
     else {
       const { peakReserved } = answer.unlimited
       parts.push(line('Reserved', Math.max(...[info.stats.peak_reserved_bytes]), formatBytes(peakReserved)))
       const until = info.ooms.length ? ', up to the failure: what comes after it is not recorded.' : '.'
-      parts.push(h('p', {}, `It ${fitText(peakReserved)}${until}`))
+      parts.push(h('p', `It ${fitText(peakReserved)}${until}`))
       if (this.page.store.state.options[BATCH]) parts.push(estimateNote())
       if (answer.failedEvent !== null) parts.push(this.failure(scene, answer))
       else if (info.ooms.length && answer.capacity !== Infinity)
-        parts.push(h('p', {}, `Nothing fails with ${formatBytes(answer.capacity)} for the allocator.`))
+        parts.push(h('p', `Nothing fails with ${formatBytes(answer.capacity)} for the allocator.`))
     }
     fill(this.result, ...parts)
   }
@@ -241,7 +235,7 @@ export class Fixes {
   /** Which request fails, and where: a link to it. */
   private failure(scene: Scene, { failedEvent, capacity }: ChangeAnswer): HTMLElement {
     const room = `${formatBytes(capacity)} for the allocator`
-    if (failedEvent! < 0) return h('p', { class: 'fix-fails' }, `What was live at the start needs more than ${room}.`)
+    if (failedEvent! < 0) return h('p.fix-fails', `What was live at the start needs more than ${room}.`)
     const { data, info, stacks } = scene
     const { size, stack } = requestAt(data!, failedEvent!)
     const show = (): void => {
@@ -250,19 +244,18 @@ export class Fixes {
       this.page.centreOn(failedEvent!)
     }
     return h(
-      'p',
-      { class: 'fix-fails' },
+      'p.fix-fails',
       `Fails with ${room}: `,
-      h('button', { class: 'link', onclick: show }, `event ${formatCount(failedEvent!)}`),
+      h('button.link', { onclick: show }, `event ${formatCount(failedEvent!)}`),
       ` requests ${formatBytes(size)} in `,
-      h('code', {}, describeStack(stacks, stack) ?? 'no stack trace'),
+      h('code', describeStack(stacks, stack) ?? 'no stack trace'),
     )
   }
 }
 
 function estimateNote(): HTMLElement {
-  const command = h('code', {}, 'snapreport fit')
-  return h('p', { class: 'soft' }, 'An estimate: ', command, ' with a recording at another batch shows what grows.')
+  const command = h('code', 'snapreport fit')
+  return h('p.soft', 'An estimate: ', command, ' with a recording at another batch shows what grows.')
 }
 
 /** "fits 24 GB with 1.2 GiB to spare" */
@@ -284,7 +277,7 @@ function findingsList(): HTMLElement[] {
   const items = cards.map((card) => {
     const href = card.querySelector('a.show')?.getAttribute('href') ?? '#'
     const title = [...(card.querySelector('h3')?.cloneNode(true).childNodes ?? [])]
-    return h('li', { class: card.classList[1] }, h('span', {}, ...title), ' ', h('a', { href }, 'Show it'))
+    return h('li', { class: card.classList[1] }, h('span', ...title), ' ', h('a', { href }, 'Show it'))
   })
-  return [h('h2', {}, 'Findings'), h('ol', { class: 'side-findings' }, ...items)]
+  return [h('h2', 'Findings'), h('ol.side-findings', ...items)]
 }

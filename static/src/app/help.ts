@@ -110,17 +110,16 @@ export function helpFor(view: ViewName, views: readonly ViewName[]): KeyHelp[] {
 
 export class HelpDialog {
   readonly element: HTMLDialogElement
-  private readonly columns = h('div', { class: 'help-columns' })
+  private readonly columns = h('div.help-columns')
 
   constructor() {
     this.element = h(
-      'dialog',
-      { class: 'help floating', 'aria-label': 'Keys and mouse' },
+      'dialog.help.floating',
+      { 'aria-label': 'Keys and mouse' },
       h(
-        'header',
-        { class: 'row' },
-        h('h2', {}, 'Keys and mouse'),
-        h('button', { class: 'close', 'aria-label': 'Close help', onclick: () => this.close() }, '✕'),
+        'header.row',
+        h('h2', 'Keys and mouse'),
+        h('button.close', { 'aria-label': 'Close help', onclick: () => this.close() }, '✕'),
       ),
       this.columns,
     )
@@ -146,6 +145,6 @@ export class HelpDialog {
 
 function groupOf({ title, keys }: KeyHelp): HTMLElement {
   const list = h('dl')
-  for (const [key, text] of keys) list.append(h('dt', {}, h('kbd', {}, key)), h('dd', {}, text))
-  return h('section', {}, h('h3', {}, title), list)
+  for (const [key, text] of keys) list.append(h('dt', h('kbd', key)), h('dd', text))
+  return h('section', h('h3', title), list)
 }

@@ -13,8 +13,8 @@ interface Parts extends ViewParts {
 }
 
 export class JobHost {
-  readonly element = h('div', { class: 'stage column fill job-stage', hidden: true })
-  readonly tools = h('div', { class: 'row wrap view-tools', hidden: true })
+  readonly element = h('div.stage.column.fill.job-stage', { hidden: true })
+  readonly tools = h('div.row.wrap.view-tools', { hidden: true })
   private page: JobPage | null = null
   private loading: Promise<void> | null = null
 

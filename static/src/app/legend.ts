@@ -50,12 +50,9 @@ interface Entry {
 
 export class Legend {
   readonly element: HTMLElement
-  private readonly toggle = h('button', {
-    class: 'quiet small legend-toggle',
-    'aria-controls': 'legend-entries',
-  })
+  private readonly toggle = h('button.quiet.small.legend-toggle', { 'aria-controls': 'legend-entries' })
   private readonly list = h('ul', { id: 'legend-entries', 'aria-label': 'Colours' })
-  private readonly more = h('span', { class: 'soft clip legend-more' })
+  private readonly more = h('span.soft.clip.legend-more')
   private readonly elements = new Memo<Map<number, Entry>>()
   private readonly roomy = matchMedia(ROOMY)
   /** As many entries as are seen without scrolling. */
@@ -70,12 +67,7 @@ export class Legend {
     this.toggle.addEventListener('click', () => store.setOption('legend.open', this.isOpen(store.state) ? 'no' : 'yes'))
     this.roomy.addEventListener('change', () => this.redraw())
     new ResizeObserver(() => this.measure()).observe(this.list)
-    this.element = h(
-      'section',
-      { class: 'legend', 'aria-label': 'Legend' },
-      h('div', { class: 'row' }, this.toggle, this.more),
-      this.list,
-    )
+    this.element = h('section.legend', { 'aria-label': 'Legend' }, h('div.row', this.toggle, this.more), this.list)
   }
 
   /** Of the position under the pointer, which takes precedence over the state's moment. */
@@ -223,11 +215,11 @@ export class Legend {
     const name = colouring.nameOf(key)
     const elements = this.elements.get([data, colouring.version], () => new Map())
     const entry = remembered(elements, key, () => {
-      const numbers = h('span', { class: 'legend-numbers' })
+      const numbers = h('span.legend-numbers')
       const button = h(
-        'button',
-        { class: 'quiet small row', disabled: keyQuery === null },
-        h('span', { class: 'swatch', 'aria-hidden': 'true' }),
+        'button.quiet.small.row',
+        { disabled: keyQuery === null },
+        h('span.swatch', { 'aria-hidden': 'true' }),
         frameLabel(name),
         numbers,
       )
@@ -236,7 +228,7 @@ export class Legend {
         // Besides the highlight, the stack with the most bytes of it is shown beside the picture.
         this.page.store.set({ query: isClearing ? '' : keyQuery!, stack: isClearing ? null : this.stackOf(key) })
       })
-      return { item: h('li', {}, button), button, numbers }
+      return { item: h('li', button), button, numbers }
     })
     const isPressed = keyQuery !== null && query === keyQuery
     const bytes = formatBytes(held.bytes[key])

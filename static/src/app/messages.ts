@@ -11,7 +11,7 @@ import type { Scene } from '../views/shared/scene'
 const REST_MS = 700
 
 export class Announcer {
-  readonly element = h('div', { class: 'offscreen', 'aria-live': 'polite' })
+  readonly element = h('div.offscreen', { 'aria-live': 'polite' })
   private timer = 0
 
   say(text: string): void {
@@ -33,7 +33,7 @@ export class Announcer {
 }
 
 export class Notice {
-  readonly element = h('p', { class: 'notice', role: 'status', hidden: true })
+  readonly element = h('p.notice', { role: 'status', hidden: true })
 
   show(text: string): void {
     this.element.textContent = text
@@ -66,7 +66,7 @@ export class Notice {
 const PICTURES = '.plot, .map-scroll, .time-plot, .flame-plot, .list, #summary'
 
 export function skipLink(): HTMLElement {
-  const link = h('a', { class: 'skip', href: '#app' }, 'Skip to the picture')
+  const link = h('a.skip', { href: '#app' }, 'Skip to the picture')
   link.addEventListener('click', (event) => {
     // The address is the state of the page: the link leaves it alone.
     event.preventDefault()

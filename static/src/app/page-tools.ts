@@ -42,15 +42,7 @@ export class PageTools {
     this.fixesButton = button('Fixes', 'Try remedies and settings; list the findings', () => parts.fixes.toggle())
     this.storyButton = button('Story', 'Step through what happened and what would help', () => parts.story.toggle())
     const ticket = copyButton('Ticket', () => this.ticket(), 'Copy verdict, stack, remedies and a link as Markdown')
-    this.element = h(
-      'div',
-      { class: 'row wrap' },
-      this.storyButton,
-      this.fixesButton,
-      this.bookmarks.element,
-      ticket,
-      this.save,
-    )
+    this.element = h('div.row.wrap', this.storyButton, this.fixesButton, this.bookmarks.element, ticket, this.save)
   }
 
   render(state: State): void {

@@ -7,7 +7,7 @@ import { idle, InputWatch } from '../ui/idle'
 
 export class Prerender {
   /** As large as the stage, and in the page: what is laid out here keeps its size there. */
-  readonly element = h('div', { class: 'stage column fill prerender', 'aria-hidden': 'true', inert: true })
+  readonly element = h('div.stage.column.fill.prerender', { 'aria-hidden': 'true', inert: true })
 
   /**
    * Runs the steps of one view after the other, each in an idle moment without recent input. The last step of a view puts

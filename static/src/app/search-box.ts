@@ -31,20 +31,11 @@ export class SearchBox {
   readonly element: HTMLElement
   private readonly input: HTMLInputElement
   /** Under the text of the box, letter for letter the same: it underlines what is bad. */
-  private readonly mirror = h('div', { class: 'search-mirror', 'aria-hidden': true })
-  private readonly status = h('output', { class: 'clip search-status', id: 'search-status' })
-  private readonly message = h('p', {
-    class: 'floating search-message',
-    id: 'search-message',
-    role: 'alert',
-    hidden: true,
-  })
+  private readonly mirror = h('div.search-mirror', { 'aria-hidden': true })
+  private readonly status = h('output.clip.search-status', { id: 'search-status' })
+  private readonly message = h('p.floating.search-message', { id: 'search-message', role: 'alert', hidden: true })
   /** On the timeline: the matches alone, stacked from zero. */
-  private readonly only = h('button', {
-    class: 'small',
-    title: 'Stack the matches alone, from zero',
-    hidden: true,
-  })
+  private readonly only = h('button.small', { title: 'Stack the matches alone, from zero', hidden: true })
   private readonly list: SearchList
   readonly help: SearchHelp
   /** The query that the box has put into the state or taken from it. */
@@ -59,9 +50,8 @@ export class SearchBox {
   private isBad = false
 
   constructor(private readonly parts: SearchParts) {
-    this.input = h('input', {
+    this.input = h('input.search-input', {
       type: 'text',
-      class: 'search-input',
       role: 'combobox',
       placeholder: 'Search: attention size>1MiB live:peak',
       'aria-label': 'Search allocations',
@@ -80,12 +70,12 @@ export class SearchBox {
     this.list.onPick = (suggestion) => this.take(suggestion)
     this.help = new SearchHelp((query) => this.put(query, query.length))
     this.element = h(
-      'div',
-      { class: 'row search', role: 'search' },
-      h('div', { class: 'search-field' }, this.mirror, this.input, this.help.button),
+      'div.row.search',
+      { role: 'search' },
+      h('div.search-field', this.mirror, this.input, this.help.button),
       this.status,
       this.only,
-      h('div', { class: 'column search-drop' }, this.message, this.list.element, this.help.element),
+      h('div.column.search-drop', this.message, this.list.element, this.help.element),
     )
     this.only.textContent = 'Only these'
     this.only.addEventListener('click', () => {
@@ -171,7 +161,7 @@ export class SearchBox {
     fill(
       mirror,
       text.slice(0, position),
-      h('mark', {}, text.slice(position, position + length)),
+      h('mark', text.slice(position, position + length)),
       text.slice(position + length),
     )
     mirror.scrollLeft = input.scrollLeft

@@ -5,8 +5,7 @@ import { fill, h } from '../ui/dom'
 import { Popup } from '../ui/popup'
 
 export class SearchList {
-  readonly element = h('ul', {
-    class: 'floating search-list',
+  readonly element = h('ul.floating.search-list', {
     id: 'search-list',
     role: 'listbox',
     'aria-label': 'Suggestions',
@@ -43,8 +42,8 @@ export class SearchList {
         h(
           'li',
           { role: 'option', id: `search-option-${i}`, 'aria-selected': 'false' },
-          h('span', { class: 'clip label' }, label),
-          h('span', { class: 'detail' }, detail),
+          h('span.clip.label', label),
+          h('span.detail', detail),
         ),
       ),
     )
@@ -100,13 +99,8 @@ export class SearchHelp {
 
   constructor(put: (query: string) => void) {
     this.button = h(
-      'button',
-      {
-        class: 'quiet small search-help-button',
-        title: 'What can be searched',
-        'aria-label': 'What can be searched',
-        'aria-controls': 'search-help',
-      },
+      'button.quiet.small.search-help-button',
+      { title: 'What can be searched', 'aria-label': 'What can be searched', 'aria-controls': 'search-help' },
       'i',
     )
     const list = h('dl')
@@ -115,21 +109,14 @@ export class SearchHelp {
         this.close()
         put(query)
       }
-      list.append(h('dt', {}, h('button', { onclick: choose }, query)), h('dd', {}, meaning))
+      list.append(h('dt', h('button', { onclick: choose }, query)), h('dd', meaning))
     }
     this.element = h(
-      'div',
-      {
-        class: 'floating search-help',
-        id: 'search-help',
-        role: 'group',
-        'aria-label': 'Examples of queries',
-        hidden: true,
-      },
+      'div.floating.search-help',
+      { id: 'search-help', role: 'group', 'aria-label': 'Examples of queries', hidden: true },
       list,
       h(
         'p',
-        {},
         'Sizes: B, KiB, MiB, GiB (KB, MB, GB are powers of 1000). Times: µs, ms, s, min. Enter and Shift + Enter step through the matches, the largest first.',
       ),
     )

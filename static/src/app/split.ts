@@ -25,7 +25,7 @@ interface Parts extends Page {
 
 export class Split {
   /** The title of the first pane, where there are two. */
-  readonly head = h('p', { class: 'row pane-head', hidden: true })
+  readonly head = h('p.row.pane-head', { hidden: true })
   private shown: { pane: SecondPane; details: DetailsPanel } | null = null
 
   /** panes: the parent of both; workspace: the parent of the details. */
@@ -151,7 +151,7 @@ export class SecondPane {
   readonly timeline: TimelineView
   readonly stage: Stage
   private readonly device: HTMLSelectElement
-  private readonly title = h('span', { class: 'fill clip' })
+  private readonly title = h('span.fill.clip')
   private readonly link: HTMLElement
   private readonly linked = h('input', { type: 'checkbox' })
   private readonly stacked: HTMLButtonElement
@@ -187,10 +187,9 @@ export class SecondPane {
     this.stacked = button('⇅', 'One over the other', () => this.change({ stacked: !this.second.stacked }))
     this.stacked.setAttribute('aria-label', 'One over the other')
     const title = 'Both panes show the same part of their traces'
-    this.link = h('label', { class: 'switch', title }, this.linked, 'Linked window')
+    this.link = h('label.switch', { title }, this.linked, 'Linked window')
     this.head = h(
-      'div',
-      { class: 'row pane-head' },
+      'div.row.pane-head',
       this.device,
       this.title,
       this.link,
@@ -198,8 +197,8 @@ export class SecondPane {
       h('button', { title: 'Close the second pane (L)', 'aria-label': 'Close', onclick: () => this.close() }, '×'),
     )
     this.element = h(
-      'section',
-      { class: 'pane column fill second', 'aria-label': 'Second pane' },
+      'section.pane.column.fill.second',
+      { 'aria-label': 'Second pane' },
       this.head,
       this.timeline.element,
       this.stage.element,

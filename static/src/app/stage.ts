@@ -21,10 +21,10 @@ import { Memo } from '../views/memo'
 const REHEARSED: readonly ViewName[] = ['reserved', 'table', 'segments', 'events', 'flame']
 
 export class Stage {
-  readonly element = h('div', { class: 'stage column fill', hidden: true })
+  readonly element = h('div.stage.column.fill', { hidden: true })
   readonly prerender = new Prerender()
   /** The controls of the view on screen. */
-  readonly tools = h('div', { class: 'row wrap view-tools', hidden: true })
+  readonly tools = h('div.row.wrap.view-tools', { hidden: true })
   private readonly views = new Map<ViewName, View>()
   /** Views that the reader was shown. */
   private readonly shown = new Set<ViewName>()

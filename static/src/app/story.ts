@@ -35,7 +35,7 @@ interface Page {
 
 export class Story {
   readonly element: HTMLElement
-  private readonly text = h('output', { class: 'story-text' })
+  private readonly text = h('output.story-text')
   private readonly back = this.button('‹', 'The step before (left arrow)', () => this.move(-1))
   private readonly on = this.button('›', 'The next step (right arrow)', () => this.move(1))
   private readonly told = new Memo<Step[]>()
@@ -43,14 +43,7 @@ export class Story {
   constructor(private readonly page: Page) {
     const close = this.button('✕', 'Close the story', () => this.close())
     close.classList.add('close')
-    this.element = h(
-      'section',
-      { class: 'row story', 'aria-label': 'Story', hidden: true },
-      this.back,
-      this.on,
-      this.text,
-      close,
-    )
+    this.element = h('section.row.story', { 'aria-label': 'Story', hidden: true }, this.back, this.on, this.text, close)
     document.addEventListener('keydown', (event) => this.key(event), { capture: true })
   }
 
@@ -71,7 +64,7 @@ export class Story {
     const { text } = steps[at]
     this.back.disabled = at === 0
     this.on.disabled = at === steps.length - 1
-    fill(this.text, h('b', {}, `${at + 1} of ${steps.length}`), ' ', ...text.map((part) => clone(part)))
+    fill(this.text, h('b', `${at + 1} of ${steps.length}`), ' ', ...text.map((part) => clone(part)))
   }
 
   /** Texts and addresses, for tests. */
@@ -83,7 +76,7 @@ export class Story {
   }
 
   private button(label: string, title: string, onclick: () => void): HTMLButtonElement {
-    return h('button', { class: 'small', title, 'aria-label': title, onclick }, label)
+    return h('button.small', { title, 'aria-label': title, onclick }, label)
   }
 
   private close(): void {

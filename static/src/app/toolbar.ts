@@ -46,7 +46,7 @@ export class Toolbar {
     pageTools: readonly HTMLElement[],
   ) {
     this.colour = new ColourSelect(store)
-    const tabs = h('div', { class: 'tabs', role: 'tablist', 'aria-label': 'Views' })
+    const tabs = h('div.tabs', { role: 'tablist', 'aria-label': 'Views' })
     const views = viewsOf(client)
     for (const view of views) {
       const tab = h('button', { role: 'tab', id: `tab-${view}`, onclick: () => store.set({ view }) }, TITLES[view])
@@ -74,8 +74,7 @@ export class Toolbar {
     this.oom = button('OOM', 'Go to the next out-of-memory error (O)', actions.goToOom)
     this.oom.classList.add('alarm')
     this.timelineTools = h(
-      'div',
-      { class: 'row wrap' },
+      'div.row.wrap',
       this.axis.element,
       button('Peak', 'Go to the peak (P)', actions.goToPeak),
       this.oom,
@@ -89,8 +88,7 @@ export class Toolbar {
     help.setAttribute('aria-label', 'Keys and mouse')
     this.split = button('Split', 'Split: another device or another moment beside this one (L)', actions.toggleSecond)
     this.viewRow = h(
-      'div',
-      { class: 'row wrap toolbar-row' },
+      'div.row.wrap.toolbar-row',
       this.device,
       this.split,
       this.colour.element,
@@ -99,13 +97,13 @@ export class Toolbar {
     )
     // In a small window all but the tabs and the search fold into a menu; otherwise its parts are in the rows themselves.
     const folded = h(
-      'div',
-      { class: 'toolbar-menu floating', id: 'toolbar-menu' },
-      h('div', { class: 'row page-end' }, ...pageTools.slice(-1), help),
+      'div.toolbar-menu.floating',
+      { id: 'toolbar-menu' },
+      h('div.row.page-end', ...pageTools.slice(-1), help),
       this.viewRow,
     )
-    const menuButton = h('button', { class: 'menu-button', 'aria-controls': 'toolbar-menu' }, '☰ Menu')
-    this.element = h('div', { class: 'row wrap toolbar' }, tabs, ...pageTools.slice(0, -1), menuButton, folded)
+    const menuButton = h('button.menu-button', { 'aria-controls': 'toolbar-menu' }, '☰ Menu')
+    this.element = h('div.row.wrap.toolbar', tabs, ...pageTools.slice(0, -1), menuButton, folded)
     new Popup(this.element, menuButton, (isOpen) => this.element.classList.toggle('menu-open', isOpen))
   }
 

@@ -52,8 +52,8 @@ export function remediesPart({ device, query, oom }: State): Node[] {
   ])
   const shown = problem ? remedies.slice(0, MOST) : own
   if (shown.length === 0) return []
-  const list = h('ol', { class: 'remedies' }, ...shown.map((each) => h('li', {}, ...each.cloneNode(true).childNodes)))
-  return [h('h3', {}, 'Remedies'), list]
+  const list = h('ol.remedies', ...shown.map((each) => h('li', ...each.cloneNode(true).childNodes)))
+  return [h('h3', 'Remedies'), list]
 }
 
 /** The first chip: the cause and its remedy; without chips the headline. */

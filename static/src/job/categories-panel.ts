@@ -24,7 +24,7 @@ interface Bar {
 export class CategoriesPanel implements Panel {
   readonly element: HTMLElement
   private readonly list: VirtualList
-  private readonly legend = h('ul', { class: 'row wrap job-legend', 'aria-label': 'Categories' })
+  private readonly legend = h('ul.row.wrap.job-legend', { 'aria-label': 'Categories' })
   private readonly modes = new Segmented<'group' | 'rank'>(
     'Bars',
     [
@@ -33,7 +33,7 @@ export class CategoriesPanel implements Panel {
     ],
     (mode) => this.setMode(mode),
   )
-  private readonly words = h('p', { class: 'job-words' })
+  private readonly words = h('p.job-words')
   private model: JobModel | null = null
   private bars: Bar[] = []
   private end = 1
@@ -51,9 +51,8 @@ export class CategoriesPanel implements Panel {
     // Each row is a grid of its own: only fixed widths and shares keep their bars under each other.
     this.list.setColumns('minmax(72px, 22%) minmax(160px, 1fr) 84px', 330)
     this.element = h(
-      'div',
-      { class: 'column job-categories' },
-      h('div', { class: 'row wrap job-bar' }, this.modes.element, this.words),
+      'div.column.job-categories',
+      h('div.row.wrap.job-bar', this.modes.element, this.words),
       this.legend,
       this.list.element,
     )
@@ -87,7 +86,7 @@ export class CategoriesPanel implements Panel {
     const isUsed = categories.map((_, category) => this.bars.some(({ bytes }) => bytes[category] > 0))
     fill(
       this.legend,
-      ...categories.map((name, category) => isUsed[category] && h('li', {}, this.legendButton(model, name, category))),
+      ...categories.map((name, category) => isUsed[category] && h('li', this.legendButton(model, name, category))),
     )
     this.list.setRows(this.bars.length)
   }
@@ -142,9 +141,9 @@ export class CategoriesPanel implements Panel {
       lines.push(title)
     })
     row.replaceChildren(
-      h('span', { role: 'gridcell', class: 'cell' }, h('span', { title: name }, name)),
-      h('span', { role: 'gridcell', class: 'cell', 'aria-label': lines.join('; ') }, bar),
-      h('span', { role: 'gridcell', class: 'cell number' }, formatBytes(total)),
+      h('span.cell', { role: 'gridcell' }, h('span', { title: name }, name)),
+      h('span.cell', { role: 'gridcell', 'aria-label': lines.join('; ') }, bar),
+      h('span.cell.number', { role: 'gridcell' }, formatBytes(total)),
     )
   }
 }

@@ -16,7 +16,7 @@ const OUTLIERS = 12
 const STACKS_OF_OUTLIER = 5
 
 export class FindingsPanel implements Panel {
-  readonly element = h('div', { class: 'job-findings' })
+  readonly element = h('div.job-findings')
   private drawn = ''
 
   constructor(private readonly actions: JobActions) {}
@@ -32,12 +32,11 @@ export class FindingsPanel implements Panel {
     const where = state.rows ? 'on the selected ranks' : 'on any rank'
     fill(
       this.element,
-      outliers.length === 0 &&
-        h('p', { class: 'soft' }, `${state.rows ? 'No selected' : 'No'} rank is an outlier of its group.`),
+      outliers.length === 0 && h('p.soft', `${state.rows ? 'No selected' : 'No'} rank is an outlier of its group.`),
       ...outliers.slice(0, OUTLIERS).map((outlier) => this.outlierCard(model, outlier)),
       outliers.length > OUTLIERS &&
-        h('p', { class: 'soft' }, `${outliers.length - OUTLIERS} more outliers; sort the ranks by "Above its group".`),
-      shown.length === 0 && h('p', { class: 'soft' }, `Nothing was found ${where}.`),
+        h('p.soft', `${outliers.length - OUTLIERS} more outliers; sort the ranks by "Above its group".`),
+      shown.length === 0 && h('p.soft', `Nothing was found ${where}.`),
       ...shown.map((finding) => this.card(model, finding)),
     )
   }
@@ -51,27 +50,24 @@ export class FindingsPanel implements Panel {
       { class: `job-finding ${severity}` },
       h(
         'h2',
-        {},
-        h('b', {}, `${SEVERITY[severity] ?? 'Note'}: `),
+        h('b', `${SEVERITY[severity] ?? 'Note'}: `),
         linkedSentence(data, this.actions, title),
-        certainty ? h('small', { class: 'soft' }, ` ${certainty}`) : null,
+        certainty ? h('small.soft', ` ${certainty}`) : null,
       ),
       h(
-        'p',
-        { class: 'row wrap job-bar' },
+        'p.row.wrap.job-bar',
         h('button', { title: 'Select these ranks', onclick: () => this.actions.brush(rows, null) }, on),
-        rows.length > 1 && rows.length < data.recorded && h('span', { class: 'soft' }, rowsInWords(data, rows)),
-        row != null &&
-          h('span', { class: 'soft' }, 'The numbers are those of ', rankLink(data, this.actions, row), '.'),
+        rows.length > 1 && rows.length < data.recorded && h('span.soft', rowsInWords(data, rows)),
+        row != null && h('span.soft', 'The numbers are those of ', rankLink(data, this.actions, row), '.'),
       ),
-      ...detail.map((line) => h('p', {}, linkedSentence(data, this.actions, line))),
+      ...detail.map((line) => h('p', linkedSentence(data, this.actions, line))),
     )
   }
   private outlierCard({ data, state }: JobModel, { row, sentence, stacks }: JobOutlier): HTMLElement {
     return h(
       'article',
       { class: row === state.row ? 'job-outlier picked' : 'job-outlier' },
-      h('h2', {}, linkedSentence(data, this.actions, sentence)),
+      h('h2', linkedSentence(data, this.actions, sentence)),
       outlierStacks(data, this.actions, stacks.slice(0, STACKS_OF_OUTLIER)),
     )
   }

@@ -18,7 +18,7 @@ const STACKS_OF_GROUP = 4
 const OUTLIERS = 12
 
 export class GroupsPanel implements Panel {
-  readonly element = h('div', { class: 'job-groups' })
+  readonly element = h('div.job-groups')
   private drawn = ''
 
   constructor(private readonly actions: JobActions) {}
@@ -33,8 +33,8 @@ export class GroupsPanel implements Panel {
     const brushed = rows.map((row) => peaks.allocated[row])
     fill(
       this.element,
-      groups.length === 0 && h('p', { class: 'soft' }, 'Too few ranks to compare: nothing is grouped.'),
-      state.columns && h('p', { class: 'soft' }, `Peaks are those of ${rangeName(state.axis, ...state.columns)}.`),
+      groups.length === 0 && h('p.soft', 'Too few ranks to compare: nothing is grouped.'),
+      state.columns && h('p.soft', `Peaks are those of ${rangeName(state.axis, ...state.columns)}.`),
       groups.length > 0 && beyondNote('Charts', brushed, end, (index) => data.nameOf(rows[index])),
       ...groups.map((group, index) => this.groupCard(model, group, index, end)),
     )
@@ -46,9 +46,8 @@ export class GroupsPanel implements Panel {
     const isBrushed = state.group === index
     const members = group.rows.filter((row) => !state.rows || state.rows.has(row))
     const brush = h(
-      'button',
+      'button.job-group-name.clip',
       {
-        class: 'job-group-name clip',
         'aria-pressed': String(isBrushed),
         title: isBrushed ? 'Show all ranks' : 'Select the ranks of this group',
         onclick: () => this.actions.brushGroup(isBrushed ? null : index),
@@ -58,8 +57,8 @@ export class GroupsPanel implements Panel {
     )
     const isWhole = members.length === group.rows.length
     if (members.length === 0) {
-      const none = h('span', { class: 'soft' }, `${plural(group.rows.length, 'rank')}, none selected`)
-      return h('section', { class: 'job-group' }, h('header', { class: 'row wrap' }, brush, none))
+      const none = h('span.soft', `${plural(group.rows.length, 'rank')}, none selected`)
+      return h('section.job-group', h('header.row.wrap', brush, none))
     }
     const outliers = data.manifest.outliers.filter((one) => one.group === index && members.includes(one.row))
     const bytes = members.map((row) => peaks.allocated[row])
@@ -70,27 +69,20 @@ export class GroupsPanel implements Panel {
     const ranks = capital(rowsInWords(data, members))
     const stacks = isWhole ? group.stacks.slice(0, STACKS_OF_GROUP) : this.largestStacks(model, members)
     return h(
-      'section',
-      { class: 'job-group' },
-      h(
-        'header',
-        { class: 'row wrap' },
-        brush,
-        h('span', { class: 'soft' }, `${count}, ${spread}`),
-        spreadChart(model, members, end),
-      ),
-      ranks !== group.name && h('p', {}, ranks),
-      isWhole && group.memory !== '' && h('p', {}, capital(group.memory)),
+      'section.job-group',
+      h('header.row.wrap', brush, h('span.soft', `${count}, ${spread}`), spreadChart(model, members, end)),
+      ranks !== group.name && h('p', ranks),
+      isWhole && group.memory !== '' && h('p', capital(group.memory)),
       stacks.length > 0 &&
         h(
-          'ul',
-          { class: 'job-holds', 'aria-label': `Largest stacks, median of ${isWhole ? 'the group' : 'these ranks'}` },
+          'ul.job-holds',
+          { 'aria-label': `Largest stacks, median of ${isWhole ? 'the group' : 'these ranks'}` },
           ...stacks.map(([stack, size]) =>
-            h('li', {}, h('span', { class: 'number' }, formatBytes(size)), ...stackWords(data, this.actions, stack)),
+            h('li', h('span.number', formatBytes(size)), ...stackWords(data, this.actions, stack)),
           ),
         ),
       outliers.length > 0 &&
-        h('p', {}, outliers.length === 1 ? 'Outlier: ' : 'Outliers: ', ...this.outlierLinks(model, outliers)),
+        h('p', outliers.length === 1 ? 'Outlier: ' : 'Outliers: ', ...this.outlierLinks(model, outliers)),
     )
   }
 
@@ -119,13 +111,13 @@ export function outlierStacks(
 ): HTMLElement | null {
   if (stacks.length === 0) return null
   return h(
-    'ul',
-    { class: 'job-holds', 'aria-label': 'Stacks that make the difference' },
+    'ul.job-holds',
+    { 'aria-label': 'Stacks that make the difference' },
     ...stacks.map(([stack, above, bytes, expected]) =>
       h(
         'li',
         { title: `${formatBytes(bytes)}, where its group has ${formatBytes(expected)}` },
-        h('span', { class: 'number above' }, formatChange(above)),
+        h('span.number.above', formatChange(above)),
         ...stackWords(data, actions, stack),
       ),
     ),
@@ -137,7 +129,7 @@ const HEIGHT = 20
 
 /** All charts of a page have the same scale, 0 to `end` bytes. */
 function spreadChart({ data, inks, peaks }: JobModel, rows: readonly number[], end: number): HTMLElement {
-  const canvas = h('canvas', { class: 'job-spread', role: 'img' })
+  const canvas = h('canvas.job-spread', { role: 'img' })
   const spread = spreadOf(rows.map((row) => peaks.allocated[row]))
   if (!spread) return canvas
   const [min, lower, median, upper, max] = spread

@@ -57,14 +57,14 @@ export class JobView implements JobPage {
   private readonly map: MapView
   private readonly panels: Record<Tab, Panel>
   private readonly tabs = new Map<Tab, HTMLButtonElement>()
-  private readonly place = h('div', { class: 'column fill job-panel', role: 'tabpanel' })
+  private readonly place = h('div.column.fill.job-panel', { role: 'tabpanel' })
   private readonly scale = new ColourScale()
   private readonly metric: HTMLSelectElement
   private readonly axis: HTMLSelectElement
   private readonly sort: HTMLSelectElement
   private readonly against: HTMLButtonElement
-  private readonly brushed = h('span', { class: 'row job-brushed', role: 'status' })
-  private readonly note = h('p', { class: 'job-note soft', hidden: true })
+  private readonly brushed = h('span.row.job-brushed', { role: 'status' })
+  private readonly note = h('p.job-note.soft', { hidden: true })
   private model: JobModel | null = null
   private readonly ordered = new Memo<Pick<JobModel, 'order' | 'place'>>()
 
@@ -104,16 +104,15 @@ export class JobView implements JobPage {
       actions.set({ against: this.model?.state.isAgainst ? null : 'group' }),
     )
     this.tools = h(
-      'div',
-      { class: 'row wrap' },
+      'div.row.wrap',
       this.metric,
       this.against,
       this.axis,
-      h('label', { class: 'row' }, h('span', { class: 'soft' }, 'Sort'), this.sort),
+      h('label.row', h('span.soft', 'Sort'), this.sort),
       this.brushed,
       this.scale.element,
     )
-    const tabs = h('div', { class: 'tabs job-tabs', role: 'tablist', 'aria-label': 'What is beside the map' })
+    const tabs = h('div.tabs.job-tabs', { role: 'tablist', 'aria-label': 'What is beside the map' })
     for (const tab of TABS) {
       const button = h(
         'button',
@@ -125,10 +124,10 @@ export class JobView implements JobPage {
       tabs.append(button)
     }
     this.element = h(
-      'section',
-      { class: 'job', 'aria-label': 'Job' },
-      h('div', { class: 'column' }, this.note, this.map.element),
-      h('div', { class: 'column job-right' }, tabs, this.place),
+      'section.job',
+      { 'aria-label': 'Job' },
+      h('div.column', this.note, this.map.element),
+      h('div.column.job-right', tabs, this.place),
     )
     this.linkHeadline()
   }

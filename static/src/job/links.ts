@@ -21,7 +21,7 @@ export function stackLink(data: JobData, actions: JobActions, stack: number, tex
 export function stackWords(data: JobData, actions: JobActions, stack: number): Node[] {
   const category = data.manifest.categories[data.stackCategory[stack]]
   const link = stackLink(data, actions, stack)
-  return category ? [link, h('span', { class: 'soft' }, category)] : [link]
+  return category ? [link, h('span.soft', category)] : [link]
 }
 
 /** A link that works in this page, and as an address in another tab. */
@@ -53,8 +53,8 @@ function linkedPart(data: JobData, actions: JobActions, part: SentencePart): str
     const row = data.rowOf(String(part.number))
     return row === null ? part.text : rankLink(data, actions, row, part.text)
   }
-  if (part.kind === 'code') return h('code', {}, part.text)
+  if (part.kind === 'code') return h('code', part.text)
   if (part.kind !== 'place') return part.text
   const stack = stackAt(data, part)
-  return stack === undefined ? h('code', {}, part.text) : stackLink(data, actions, stack, part.text)
+  return stack === undefined ? h('code', part.text) : stackLink(data, actions, stack, part.text)
 }

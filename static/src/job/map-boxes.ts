@@ -11,8 +11,8 @@ type CellRange = [columns: [number, number], places: [number, number]]
 const MIN_PIXELS = 3
 
 export class MapBoxes {
-  readonly brush = h('div', { class: 'corner job-brush', hidden: true })
-  readonly cursor = h('div', { class: 'corner job-cursor', hidden: true })
+  readonly brush = h('div.corner.job-brush', { hidden: true })
+  readonly cursor = h('div.corner.job-cursor', { hidden: true })
 
   /** Outlines a drag from one cell to another. */
   placeDrag(placed: Placed, model: JobModel, from: Cell, to: Cell, zone: Zone): void {

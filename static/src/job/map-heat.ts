@@ -197,7 +197,7 @@ export function cssOfLevel(palette: Uint8Array, level: number): string {
 }
 
 export class ColourScale {
-  readonly element = h('div', { class: 'row job-scale' })
+  readonly element = h('div.row.job-scale')
   private shown = ''
 
   render(scale: HeatScale, palette: Uint8Array, name: string): void {
@@ -205,27 +205,23 @@ export class ColourScale {
     if (key === this.shown) return
     this.shown = key
     const stops = Array.from({ length: 17 }, (_, i) => cssOfLevel(palette, 1 + Math.round((254 * i) / 16)))
-    const bar = h('span', { class: 'job-scale-bar', 'aria-hidden': 'true' })
+    const bar = h('span.job-scale-bar', { 'aria-hidden': 'true' })
     bar.style.background = `linear-gradient(to right, ${stops.join(', ')})`
-    const none = h('span', { class: 'job-scale-none', 'aria-hidden': 'true' })
+    const none = h('span.job-scale-none', { 'aria-hidden': 'true' })
     none.style.background = cssOfLevel(palette, 0)
     const [low, high] = [scale.low, scale.high].map((bytes) => textOf(bytes, scale.isDiverging))
     const beyond = scale.beyond === null ? null : textOf(scale.beyond, scale.isDiverging)
     const clipped = `A few ranks exceed the colours, up to ${beyond}`
     fill(
       this.element,
-      h('span', {}, low),
+      h('span', low),
       bar,
       beyond === null
-        ? h('span', {}, high)
-        : h('span', { class: 'job-scale-clipped', title: clipped }, `${high} or more, up to ${beyond}`),
+        ? h('span', high)
+        : h('span.job-scale-clipped', { title: clipped }, `${high} or more, up to ${beyond}`),
       none,
-      h('span', { class: 'soft' }, 'not recorded'),
-      h(
-        'span',
-        { class: 'offscreen' },
-        `${name}: colours from ${low} to ${high}${beyond === null ? '' : `. ${clipped}`}`,
-      ),
+      h('span.soft', 'not recorded'),
+      h('span.offscreen', `${name}: colours from ${low} to ${high}${beyond === null ? '' : `. ${clipped}`}`),
     )
   }
 }

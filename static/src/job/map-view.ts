@@ -27,7 +27,7 @@ import { drawAround, labelWidth } from './map-labels'
 const PAGE_ROWS = 10
 
 export class MapView extends CanvasView {
-  private readonly cellCanvas = h('canvas', { class: 'heat-canvas', 'aria-hidden': 'true' })
+  private readonly cellCanvas = h('canvas.heat-canvas', { 'aria-hidden': 'true' })
   private readonly boxes = new MapBoxes()
   private readonly heats = new MapHeat()
   private readonly window = new MapWindow()

@@ -21,7 +21,7 @@ export function beyondNote(
   nameOf: (index: number) => string,
 ): HTMLElement | null {
   const text = beyondWords(what, values, end, nameOf)
-  return text === null ? null : h('p', { class: 'job-beyond soft' }, text)
+  return text === null ? null : h('p.job-beyond.soft', text)
 }
 
 export function beyondWords(

@@ -24,7 +24,7 @@ function isAlone(data: JobModel['data'], row: number): boolean {
 }
 
 export class RankPanel implements Panel {
-  readonly element = h('div', { class: 'job-rank' })
+  readonly element = h('div.job-rank')
   private readonly chart = h('canvas', { role: 'img' })
   private drawn = ''
 
@@ -35,7 +35,7 @@ export class RankPanel implements Panel {
   render(model: JobModel): void {
     const { state, dark } = model
     const { row } = state
-    if (row === null) return fill(this.element, h('p', { class: 'soft' }, 'Pick a rank in the map.'))
+    if (row === null) return fill(this.element, h('p.soft', 'Pick a rank in the map.'))
     const key = [row, state.column, state.axis.key, dark, this.element.clientWidth].join()
     if (key === this.drawn) return
     this.drawn = key
@@ -46,9 +46,8 @@ export class RankPanel implements Panel {
   private parts(model: JobModel, row: number): (Node | null)[] {
     const { data, state } = model
     const heading = h(
-      'header',
-      { class: 'row wrap job-bar' },
-      h('h2', {}, data.nameOf(row)),
+      'header.row.wrap.job-bar',
+      h('h2', data.nameOf(row)),
       h('button', { onclick: () => this.actions.pickRow(null) }, 'Close'),
     )
     if (row >= data.recorded) {
@@ -56,21 +55,21 @@ export class RankPanel implements Panel {
         data.status[row] === 'failed'
           ? `${data.sourceOf(row)} could not be read: ${data.error[row]}`
           : 'No file of this rank was found.'
-      return [heading, h('p', { class: 'notice' }, text)]
+      return [heading, h('p.notice', text)]
     }
     const outlier = data.manifest.outliers.find((one) => one.row === row)
     const doubts = data.trusted[row] ? [] : ['This recording has gaps.']
-    const column = state.column === null ? null : h('p', { class: 'soft' }, this.columnWords(model, row, state.column))
+    const column = state.column === null ? null : h('p.soft', this.columnWords(model, row, state.column))
     return [
       heading,
       this.reports(model, row),
-      ...doubts.map((text) => h('p', { class: 'notice' }, text)),
-      outlier ? h('p', {}, linkedSentence(data, this.actions, outlier.sentence)) : null,
+      ...doubts.map((text) => h('p.notice', text)),
+      outlier ? h('p', linkedSentence(data, this.actions, outlier.sentence)) : null,
       outlier ? outlierStacks(data, this.actions, outlier.stacks) : null,
       this.facts(model, row),
       this.chart,
       column,
-      h('h3', {}, isAlone(data, row) ? 'Largest stacks at its peak' : 'Largest stacks at its peak, against its group'),
+      h('h3', isAlone(data, row) ? 'Largest stacks at its peak' : 'Largest stacks at its peak, against its group'),
       this.stacks(model, row),
     ]
   }
@@ -82,17 +81,15 @@ export class RankPanel implements Panel {
       address !== '' && h('a', { href: address, target: '_blank', rel: 'noreferrer' }, `Its own report: ${address}`)
     if (inside) {
       return h(
-        'p',
-        { class: 'row wrap' },
-        h('button', { class: 'job-open', onclick: () => this.actions.openDevice(inside.device) }, 'Open its timeline'),
+        'p.row.wrap',
+        h('button.job-open', { onclick: () => this.actions.openDevice(inside.device) }, 'Open its timeline'),
         link,
       )
     }
     return link
-      ? h('p', {}, link)
+      ? h('p', link)
       : h(
-          'p',
-          { class: 'soft' },
+          'p.soft',
           `Its timeline is not in this file. snapreport job --detail ${data.rank[row]} adds it; --each DIR writes one report per rank.`,
         )
   }
@@ -112,8 +109,8 @@ export class RankPanel implements Panel {
       ['File', shortPath(data.sourceOf(row))],
       ['Rank known from', data.rankSourceOf(row)],
     ]
-    const list = h('dl', {})
-    for (const [name, text] of facts) if (text) list.append(h('dt', {}, name), h('dd', {}, text))
+    const list = h('dl')
+    for (const [name, text] of facts) if (text) list.append(h('dt', name), h('dd', text))
     return list
   }
 
@@ -132,14 +129,12 @@ export class RankPanel implements Panel {
       .sort((a, b) => Math.max(b.bytes, -b.above) - Math.max(a.bytes, -a.above))
       .slice(0, STACKS)
     return h(
-      'ul',
-      { class: 'job-holds' },
+      'ul.job-holds',
       ...rows.map(({ stack, bytes, above }) =>
         h(
           'li',
-          {},
-          h('span', { class: 'number' }, formatBytes(bytes)),
-          h('span', { class: 'number soft' }, formatShare(bytes, peak)),
+          h('span.number', formatBytes(bytes)),
+          h('span.number.soft', formatShare(bytes, peak)),
           isAlone(data, row)
             ? null
             : h(

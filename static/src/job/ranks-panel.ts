@@ -15,8 +15,8 @@ import { type ListColumn, SortedList } from './sorted-list'
 export class RanksPanel implements Panel {
   readonly element: HTMLElement
   private readonly list: SortedList<number>
-  private readonly note = h('p', { class: 'job-words' })
-  private readonly clock = h('p', { class: 'job-words soft' })
+  private readonly note = h('p.job-words')
+  private readonly clock = h('p.job-words.soft')
   private model: JobModel | null = null
 
   constructor(
@@ -33,13 +33,7 @@ export class RanksPanel implements Panel {
       isPicked: (row) => this.model?.state.row === row,
     })
     const csv = button('CSV', 'Save all rows as CSV', () => this.saveCsv())
-    this.element = h(
-      'div',
-      { class: 'column job-ranks' },
-      h('div', { class: 'row wrap job-bar' }, this.note, csv),
-      this.clock,
-      this.list.element,
-    )
+    this.element = h('div.column.job-ranks', h('div.row.wrap.job-bar', this.note, csv), this.clock, this.list.element)
   }
 
   render(model: JobModel): void {

@@ -50,8 +50,8 @@ export class SortedList<T> {
     this.list.setColumns(owner.template, owner.width)
     this.list.head.append(
       h(
-        'div',
-        { class: 'list-row', role: 'row' },
+        'div.list-row',
+        { role: 'row' },
         ...owner.columns.map((column) => {
           const head = h(
             'span',
@@ -104,8 +104,7 @@ export class SortedList<T> {
       head.setAttribute('aria-sort', isBy ? (isDown ? 'descending' : 'ascending') : 'none')
       const mark = head.querySelector('.sort-mark')
       mark?.remove()
-      if (isBy)
-        head.firstElementChild?.append(h('span', { class: 'sort-mark', 'aria-hidden': 'true' }, isDown ? '▾' : '▴'))
+      if (isBy) head.firstElementChild?.append(h('span.sort-mark', { 'aria-hidden': 'true' }, isDown ? '▾' : '▴'))
     }
     this.list.setRows(this.sorted.length)
   }

@@ -31,9 +31,9 @@ interface StackRow {
 export class StacksPanel implements Panel {
   readonly element: HTMLElement
   private readonly list: SortedList<StackRow>
-  private readonly detail = h('div', { class: 'job-stack', hidden: true })
-  private readonly note = h('p', { class: 'job-words' })
-  private readonly fold = h('button', { class: 'link', onclick: () => this.toggle() })
+  private readonly detail = h('div.job-stack', { hidden: true })
+  private readonly note = h('p.job-words')
+  private readonly fold = h('button.link', { onclick: () => this.toggle() })
   private folded = 0
   private model: JobModel | null = null
   private listed = ''
@@ -84,9 +84,8 @@ export class StacksPanel implements Panel {
     })
     const csv = button('CSV', 'Save all rows as CSV', () => this.saveCsv())
     this.element = h(
-      'div',
-      { class: 'column job-stacks' },
-      h('div', { class: 'row wrap job-bar' }, this.note, this.fold, csv),
+      'div.column.job-stacks',
+      h('div.row.wrap.job-bar', this.note, this.fold, csv),
       this.detail,
       this.list.element,
     )
@@ -136,13 +135,12 @@ export class StacksPanel implements Panel {
     fill(
       this.detail,
       h(
-        'div',
-        { class: 'row wrap job-bar' },
-        h('p', { class: 'soft' }, 'The bars beside the map show this stack, innermost frame first:'),
+        'div.row.wrap.job-bar',
+        h('p.soft', 'The bars beside the map show this stack, innermost frame first:'),
         button('Sort by it', 'Sort the map by this stack', () => this.actions.set({ sort: 'shown' })),
         h('button', { onclick: () => this.actions.pickStack(null) }, 'Clear'),
       ),
-      h('ol', { class: 'mono' }, ...[name, ...frames].map((frame) => h('li', {}, frame))),
+      h('ol.mono', ...[name, ...frames].map((frame) => h('li', frame))),
     )
   }
 
@@ -191,6 +189,6 @@ function labelOf({ line, file, name }: JobStackName): (string | Node)[] {
   if (file === '') return ['no stack trace']
   const [first, ...rest] = name.split(' ')
   return line > 0 && rest.length > 0 && first !== '<module>'
-    ? [`${rest.join(' ')} `, h('span', { class: 'soft' }, first)]
+    ? [`${rest.join(' ')} `, h('span.soft', first)]
     : [rest.length > 0 && first === '<module>' ? rest.join(' ') : name]
 }

@@ -9,7 +9,7 @@ export function button(label: string, title: string, run: () => void): HTMLButto
 
 /** A square in a colour beside what it stands for; null: in none, but as wide. */
 export function swatch(colour: string | null, title: string | null = null): HTMLElement {
-  const mark = h('span', { class: 'swatch', title })
+  const mark = h('span.swatch', { title })
   if (colour) mark.style.background = colour
   return mark
 }
@@ -39,7 +39,7 @@ export class Segmented<T> {
     this.buttons = new Map(
       choices.map(([value, name, title = '']) => [value, button(name, title, () => choose(value))]),
     )
-    this.element = h('div', { class: 'segmented', role: 'group', 'aria-label': label }, ...this.buttons.values())
+    this.element = h('div.segmented', { role: 'group', 'aria-label': label }, ...this.buttons.values())
   }
 
   show(value: T): void {

@@ -2,22 +2,36 @@
 
 type Child = Node | string | null | false
 type Attribute = string | number | boolean | null | ((event: never) => void)
+type Attributes = Record<string, Attribute>
+type Tag = keyof HTMLElementTagNameMap
+type ElementOf<T extends string> = T extends Tag
+  ? HTMLElementTagNameMap[T]
+  : T extends `${infer K extends Tag}.${string}`
+    ? HTMLElementTagNameMap[K]
+    : never
 
-/** h('button', { class: 'tool', onclick: run }, 'Fit'). A null or false attribute or child is left out; buttons submit nothing unless they say so. */
-export function h<K extends keyof HTMLElementTagNameMap>(
-  tag: K,
-  attributes: Record<string, Attribute> = {},
-  ...children: Child[]
-): HTMLElementTagNameMap[K] {
+/**
+ * h('button.tool', { onclick: run }, 'Fit'): a tag, its classes, attributes where there are any, and children. A null or false
+ * attribute or child is left out; buttons submit nothing unless they say so.
+ */
+export function h<T extends Tag | `${Tag}.${string}`>(
+  selector: T,
+  first: Attributes | Child = null,
+  ...others: Child[]
+): ElementOf<T> {
+  const [tag, ...classes] = selector.split('.')
   const element = document.createElement(tag)
+  if (classes.length) element.className = classes.join(' ')
   if (tag === 'button') element.setAttribute('type', 'button')
-  for (const [name, value] of Object.entries(attributes)) {
-    if (value === null || value === false) continue
-    if (typeof value === 'function') element.addEventListener(name.slice(2), value as EventListener)
-    else element.setAttribute(name, value === true ? '' : String(value))
-  }
-  append(element, ...children)
-  return element
+  if (first === null || typeof first !== 'object' || first instanceof Node) append(element, first)
+  else
+    for (const [name, value] of Object.entries(first)) {
+      if (value === null || value === false) continue
+      if (typeof value === 'function') element.addEventListener(name.slice(2), value as EventListener)
+      else element.setAttribute(name, value === true ? '' : String(value))
+    }
+  append(element, ...others)
+  return element as ElementOf<T>
 }
 
 export function append(parent: Node, ...children: Child[]): void {

@@ -13,7 +13,7 @@ const PIECE = 2000
  */
 export function download(name: string, type: string, parts: BlobPart[]): string {
   const url = URL.createObjectURL(new Blob(parts, { type }))
-  const link = h('a', { href: url, download: name, class: 'offscreen' })
+  const link = h('a.offscreen', { href: url, download: name })
   document.body.append(link)
   link.click()
   link.remove()

@@ -25,8 +25,8 @@ export function foldedStack(
   note: Note = () => null,
 ): HTMLElement {
   const itemOf: ItemOf = (frame) => frameItem(frame, source, note)
-  if (frames.length === 0) return h('p', { class: 'soft' }, 'No stack trace was recorded.')
-  const list = h('ol', { class: 'frames' })
+  if (frames.length === 0) return h('p.soft', 'No stack trace was recorded.')
+  const list = h('ol.frames')
   if (isOpen) {
     appendFrames(list, frames, 0, itemOf)
     return list
@@ -64,19 +64,19 @@ function tellingIn(frames: readonly Frame[]): (frame: Frame) => boolean {
 }
 
 function foldOf(run: readonly Frame[], itemOf: ItemOf): HTMLElement {
-  const inner = h('ol', { class: 'frames', hidden: true })
+  const inner = h('ol.frames', { hidden: true })
   const button = h(
-    'button',
-    { class: 'quiet fold', 'aria-expanded': 'false', title: 'Show these frames (N shows all)' },
-    h('span', { class: 'fold-count' }, countOf(run)),
-    h('span', { class: 'clip' }, nameOf(run)),
+    'button.quiet.fold',
+    { 'aria-expanded': 'false', title: 'Show these frames (N shows all)' },
+    h('span.fold-count', countOf(run)),
+    h('span.clip', nameOf(run)),
   )
   button.addEventListener('click', () => {
     if (!inner.firstChild) appendFrames(inner, run, 0, itemOf)
     inner.hidden = !inner.hidden
     button.setAttribute('aria-expanded', String(!inner.hidden))
   })
-  return h('li', { class: 'folded' }, button, inner)
+  return h('li.folded', button, inner)
 }
 
 /** MOST_ITEMS frames from `from` on, and a button for those behind them. */
@@ -85,13 +85,13 @@ function appendFrames(list: HTMLElement, frames: readonly Frame[], from: number,
   for (let at = from; at < end; at++) list.append(itemOf(frames[at]))
   if (end === frames.length) return
   const next = Math.min(MOST_ITEMS, frames.length - end)
-  const more = h('li', { class: 'frame' })
+  const more = h('li.frame')
   const show = (): void => {
     more.remove()
     appendFrames(list, frames, end, itemOf)
   }
   const title = `${formatCount(frames.length - end)} frames are not shown yet`
-  more.append(h('button', { class: 'link', title, onclick: show }, `${formatCount(next)} more frames`))
+  more.append(h('button.link', { title, onclick: show }, `${formatCount(next)} more frames`))
   list.append(more)
 }
 

@@ -14,17 +14,13 @@ export function frameItem(frame: Frame, source: SourceLines | null, note: Note):
   const item = h(
     'li',
     { class: frame.noise ? 'frame noise' : 'frame' },
-    h('span', { class: 'name', title: frame.name }, frame.name || '(no name)'),
+    h('span.name', { title: frame.name }, frame.name || '(no name)'),
     frame.address
-      ? h(
-          'a',
-          { class: 'place', title: place, href: frame.address, rel: 'noreferrer', target: targetOf(frame.address) },
-          short,
-        )
-      : h('span', { class: 'place', title: place }, short),
+      ? h('a.place', { title: place, href: frame.address, rel: 'noreferrer', target: targetOf(frame.address) }, short)
+      : h('span.place', { title: place }, short),
   )
   for (const [key, value] of Object.entries(frame.fx ?? {})) {
-    if (value !== null && value !== '') item.append(h('span', { class: 'fx' }, `${key}: ${String(value)}`))
+    if (value !== null && value !== '') item.append(h('span.fx', `${key}: ${String(value)}`))
   }
   for (const more of [note(frame), source && quoteOf(source, frame)]) if (more) item.append(more)
   return item
@@ -34,14 +30,14 @@ export function frameItem(frame: Frame, source: SourceLines | null, note: Note):
 function quoteOf(source: SourceLines, { filename, line }: Frame): HTMLElement | null {
   const quote = source.at(filename, line)
   if (!quote) return null
-  const list = h('pre', { class: 'source', tabindex: 0, 'aria-label': `Source around line ${line}` })
+  const list = h('pre.source', { tabindex: 0, 'aria-label': `Source around line ${line}` })
   quote.lines.forEach((text, i) => {
     const number = quote.first + i
     list.append(
       h(
         'span',
         { class: number === line ? 'line here' : 'line', 'aria-current': number === line && 'true' },
-        h('span', { class: 'number' }, String(number)),
+        h('span.number', String(number)),
         text || ' ',
         '\n',
       ),

@@ -11,7 +11,7 @@ const LETTER_CH = 0.9
 export function frameLabel(text: string): HTMLElement {
   const parts = PARTS.map((name) => h('span', { class: `frame-${name}` }, h('bdi', { dir: 'ltr' })))
   const [name, place, callers] = parts
-  const label = h('span', { class: 'frame-label' }, h('span', { class: 'frame-top' }, name, place), callers)
+  const label = h('span.frame-label', h('span.frame-top', name, place), callers)
   writeFrameLabel(label, text)
   return label
 }

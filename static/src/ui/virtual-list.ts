@@ -29,9 +29,9 @@ const REST_MS = 200
 
 export class VirtualList {
   readonly element: HTMLElement
-  readonly head = h('div', { class: 'list-head', role: 'rowgroup' })
-  readonly foot = h('div', { class: 'list-foot', role: 'rowgroup' })
-  private readonly body = h('div', { class: 'list-body', role: 'rowgroup' })
+  readonly head = h('div.list-head', { role: 'rowgroup' })
+  readonly foot = h('div.list-foot', { role: 'rowgroup' })
+  private readonly body = h('div.list-body', { role: 'rowgroup' })
   private readonly map = new ScrollMap()
   private rows = new Map<number, HTMLElement>()
   private spare: HTMLElement[] = []
@@ -48,8 +48,8 @@ export class VirtualList {
 
   constructor(private readonly owner: ListOwner) {
     this.element = h(
-      'div',
-      { class: 'list', role: owner.role, tabindex: 0, 'aria-label': owner.label },
+      'div.list',
+      { role: owner.role, tabindex: 0, 'aria-label': owner.label },
       this.head,
       this.body,
       this.foot,

@@ -11,17 +11,16 @@ import type { Store } from '../ui/state'
 export class MomentBar {
   readonly element: HTMLElement
   private readonly slider = h('input', { type: 'range', min: -1, step: 1, 'aria-label': 'Moment: event' })
-  private readonly field = h('input', {
+  private readonly field = h('input.moment-event', {
     type: 'number',
     min: -1,
     step: 1,
-    class: 'moment-event',
     'aria-label': 'Moment: event number',
   })
   /** Which event: in a small window the field beside it says so. */
-  private readonly place = h('span', { class: 'moment-place' })
+  private readonly place = h('span.moment-place')
   private readonly bytes = h('span')
-  private readonly text = h('span', { class: 'soft moment-words' }, this.place, this.bytes)
+  private readonly text = h('span.soft.moment-words', this.place, this.bytes)
   private readonly peak: HTMLButtonElement
   private readonly oom: HTMLButtonElement
   private info: DeviceInfo | null = null
@@ -33,8 +32,8 @@ export class MomentBar {
     this.slider.addEventListener('input', () => this.goTo(Number(this.slider.value)))
     this.field.addEventListener('change', () => this.field.value !== '' && this.goTo(Number(this.field.value)))
     this.element = h(
-      'div',
-      { class: 'row wrap moment', role: 'group', 'aria-label': 'Moment' },
+      'div.row.wrap.moment',
+      { role: 'group', 'aria-label': 'Moment' },
       button('‹', 'One event back (←)', () => this.step(-1)),
       this.slider,
       button('›', 'One event on (→)', () => this.step(1)),

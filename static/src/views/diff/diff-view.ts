@@ -32,12 +32,12 @@ const COLUMNS = ['Change', 'Before', 'After', '', 'How', 'Where']
 export class DiffView implements View {
   readonly element: HTMLElement
   readonly tools: HTMLElement
-  private readonly note = h('p', { class: 'diff-words' })
-  private readonly canvas = h('canvas', { class: 'diff-curves', role: 'img' })
-  private readonly legend = h('p', { class: 'diff-key' })
-  private readonly pane = h('div', { class: 'diff-pane', tabindex: 0, 'aria-label': 'Stack of the row', hidden: true })
+  private readonly note = h('p.diff-words')
+  private readonly canvas = h('canvas.diff-curves', { role: 'img' })
+  private readonly legend = h('p.diff-key')
+  private readonly pane = h('div.diff-pane', { tabindex: 0, 'aria-label': 'Stack of the row', hidden: true })
   private readonly series = h('div', { hidden: true })
-  private readonly empty = h('p', { class: 'diff-empty', hidden: true })
+  private readonly empty = h('p.diff-empty', { hidden: true })
   private readonly body: HTMLElement
   private readonly list: VirtualList
   private readonly moment = menu('Moments that are compared', [], (moment) =>
@@ -45,7 +45,7 @@ export class DiffView implements View {
   )
   private readonly groups: Segmented<Group>
   /** What the names of rows leave out. */
-  private readonly common = h('span', { class: 'soft mono' })
+  private readonly common = h('span.soft.mono')
   private readonly rowsOf = new Memo<ReturnType<typeof compare>>()
   private rows: Row[] = []
   /** Those that are listed: the others are folded into a last line. */
@@ -72,22 +72,22 @@ export class DiffView implements View {
     this.list.setColumns('96px 88px 88px minmax(56px, 140px) 86px minmax(200px, 1fr)', 620)
     this.list.head.append(
       h(
-        'div',
-        { class: 'list-row', role: 'row' },
+        'div.list-row',
+        { role: 'row' },
         ...COLUMNS.map((text, i) =>
           h(
             'span',
             { role: 'columnheader', class: i < 3 ? 'cell number' : 'cell' },
-            text || h('span', { class: 'offscreen' }, 'Size of the change'),
+            text || h('span.offscreen', 'Size of the change'),
             i === COLUMNS.length - 1 ? this.common : null,
           ),
         ),
       ),
     )
-    this.body = h('div', { class: 'diff-body fill' }, this.list.element, this.pane)
+    this.body = h('div.diff-body.fill', this.list.element, this.pane)
     this.element = h(
-      'section',
-      { class: 'column diff', 'aria-label': 'Difference' },
+      'section.column.diff',
+      { 'aria-label': 'Difference' },
       this.note,
       this.series,
       this.legend,
@@ -101,8 +101,7 @@ export class DiffView implements View {
       (group) => store.setOption('diff.group', group === GROUPS[0] ? null : group),
     )
     this.tools = h(
-      'div',
-      { class: 'row wrap' },
+      'div.row.wrap',
       this.moment,
       this.groups.element,
       button('As flame graph', 'The same as a flame graph of differences', () => this.toFlame()),
@@ -234,8 +233,8 @@ export class DiffView implements View {
     const name = (snapshot: number): string => snapshots[snapshot]?.file ?? ''
     fill(
       this.legend,
-      h('span', {}, swatch('before'), `${name(before.info.snapshot)}, peak ${formatBytes(before.info.peak_bytes)}`),
-      h('span', {}, swatch('after'), `${name(info.snapshot)}, peak ${formatBytes(info.peak_bytes)}.`),
+      h('span', swatch('before'), `${name(before.info.snapshot)}, peak ${formatBytes(before.info.peak_bytes)}`),
+      h('span', swatch('after'), `${name(info.snapshot)}, peak ${formatBytes(info.peak_bytes)}.`),
       'Each over its own events, on one scale of bytes.',
     )
     canvas.setAttribute(
@@ -247,7 +246,7 @@ export class DiffView implements View {
   private fillRow(element: HTMLElement, row: Row | undefined): void {
     if (!row) {
       const words = `${formatCount(this.rows.length - this.listed.length)} more: of less than 0.1%, or of a line whose bytes stay the same (Enter lists them)`
-      return fill(element, h('span', { role: 'gridcell', class: 'cell wide soft' }, words))
+      return fill(element, h('span.cell.wide.soft', { role: 'gridcell' }, words))
     }
     const delta = deltaOf(row)
     const bar = h('span', { class: delta < 0 ? 'diff-bar loss' : 'diff-bar' })
@@ -255,12 +254,12 @@ export class DiffView implements View {
     bar.hidden = delta === 0
     fill(
       element,
-      h('span', { role: 'gridcell', class: 'cell number' }, formatChange(delta)),
-      h('span', { role: 'gridcell', class: 'cell number' }, formatBytes(row.before)),
-      h('span', { role: 'gridcell', class: 'cell number' }, formatBytes(row.after)),
-      h('span', { role: 'gridcell', class: 'cell diff-bars' }, bar),
+      h('span.cell.number', { role: 'gridcell' }, formatChange(delta)),
+      h('span.cell.number', { role: 'gridcell' }, formatBytes(row.before)),
+      h('span.cell.number', { role: 'gridcell' }, formatBytes(row.after)),
+      h('span.cell.diff-bars', { role: 'gridcell' }, bar),
       h('span', { role: 'gridcell', class: `cell diff-${changeOf(row)}` }, changeOf(row)),
-      h('span', { role: 'gridcell', class: 'cell mono', title: row.name }, row.short || row.name || 'no stack trace'),
+      h('span.cell.mono', { role: 'gridcell', title: row.name }, row.short || row.name || 'no stack trace'),
     )
   }
 
@@ -295,21 +294,19 @@ export class DiffView implements View {
     const wasAt = (frame: Frame): HTMLElement | null => {
       const was = moved.get(frame)
       if (!was) return null
-      return h('span', { class: 'diff-was', title: `${was.filename}:${was.line}` }, `before: ${was.file}:${was.line}`)
+      return h('span.diff-was', { title: `${was.filename}:${was.line}` }, `before: ${was.file}:${was.line}`)
     }
     const which = group === 'function' || group === 'file' ? 'that stack' : 'it'
     this.pane.hidden = false
     fill(
       this.pane,
-      h('h3', {}, row.name || 'no stack trace'),
+      h('h3', row.name || 'no stack trace'),
       h(
         'p',
-        {},
         `${formatChange(deltaOf(row))}: ${formatBytes(row.before)} in ${plural(row.countBefore, 'allocation')} before, ${formatBytes(row.after)} in ${plural(row.countAfter, 'allocation')} after.`,
       ),
       h(
-        'p',
-        { class: 'row wrap' },
+        'p.row.wrap',
         row.countBefore > 0 &&
           (group === 'category' || row.stackBefore >= 0) &&
           h(
@@ -328,7 +325,6 @@ export class DiffView implements View {
       row.stack >= 0 &&
         h(
           'h4',
-          {},
           `${group === 'stack' ? 'Stack' : 'The stack that changed most'}${moved.size > 0 ? ', as it is after and where it stood before' : ''}`,
         ),
       row.stack >= 0 && foldedStack(after, null, state.noise, null, wasAt),

@@ -59,11 +59,10 @@ export function growthChart(row: SeriesDevice, parts: GrowthChartParts): HTMLEle
     ),
     dot,
   )
-  const caption = h('p', { class: 'growth-words' })
+  const caption = h('p.growth-words')
   const chart = h(
-    'div',
+    'div.growth-chart',
     {
-      class: 'growth-chart',
       role: 'group',
       tabindex: 0,
       'aria-roledescription': 'line chart',
@@ -101,14 +100,7 @@ export function growthChart(row: SeriesDevice, parts: GrowthChartParts): HTMLEle
     show(false)
   })
   show(false)
-  return h(
-    'figure',
-    { class: 'growth' },
-    h('figcaption', {}, summary(row, lines)),
-    chart,
-    legend(lines, parts),
-    caption,
-  )
+  return h('figure.growth', h('figcaption', summary(row, lines)), chart, legend(lines, parts), caption)
 }
 
 function summary(row: SeriesDevice, lines: readonly Line[]): string {
@@ -119,15 +111,15 @@ function summary(row: SeriesDevice, lines: readonly Line[]): string {
 }
 
 function legend(lines: readonly Line[], parts: GrowthChartParts): HTMLElement {
-  const list = h('ul', { class: 'growth-legend' })
+  const list = h('ul.growth-legend')
   lines.forEach(({ name, slope, stack }, i) => {
     const key = svg('svg', { viewBox: '0 0 26 10', class: 'growth-key', 'aria-hidden': 'true' })
     append(key, svg('line', { class: `growth-line growth-${i}`, x1: 1, x2: 25, y1: 5, y2: 5 }))
     const text = ` ${name}: ${formatChange(slope)} a snapshot`
     const title = 'Show this stack in the timeline of the last snapshot'
     const open = (): void => parts.showStack(stack)
-    const label = stack < 0 ? h('span', {}, text) : h('button', { class: 'link', title, onclick: open }, text)
-    append(list, h('li', {}, key, label))
+    const label = stack < 0 ? h('span', text) : h('button.link', { title, onclick: open }, text)
+    append(list, h('li', key, label))
   })
   return list
 }
@@ -160,40 +152,35 @@ function clamp(value: number, count: number): number {
 }
 
 export function seriesTable(row: SeriesDevice): HTMLElement {
-  const cells = (values: readonly number[]): HTMLElement[] => values.map((bytes) => h('td', {}, formatBytes(bytes)))
+  const cells = (values: readonly number[]): HTMLElement[] => values.map((bytes) => h('td', formatBytes(bytes)))
   return h(
-    'details',
-    { class: 'diff-series', open: true },
+    'details.diff-series',
+    { open: true },
     h(
       'summary',
-      {},
       `${row.files.length} snapshots: ${formatChange(row.slope)} from one to the next (median slope, allocated at the end)`,
     ),
     h(
-      'div',
-      { class: 'diff-series-table', tabindex: 0, role: 'region', 'aria-label': 'Numbers of the series' },
+      'div.diff-series-table',
+      { tabindex: 0, role: 'region', 'aria-label': 'Numbers of the series' },
       h(
         'table',
-        {},
         h(
           'thead',
-          {},
           h(
             'tr',
-            {},
             h('th', { scope: 'col' }, 'Snapshot'),
             ...row.files.map((file) => h('th', { scope: 'col', title: file }, file)),
           ),
         ),
         h(
           'tbody',
-          {},
-          h('tr', {}, h('th', { scope: 'row' }, 'Peak allocated'), ...cells(row.peak_allocated_bytes)),
-          h('tr', {}, h('th', { scope: 'row' }, 'Allocated at the end'), ...cells(row.end_allocated_bytes)),
-          h('tr', {}, h('th', { scope: 'row' }, 'Peak reserved'), ...cells(row.peak_reserved_bytes)),
+          h('tr', h('th', { scope: 'row' }, 'Peak allocated'), ...cells(row.peak_allocated_bytes)),
+          h('tr', h('th', { scope: 'row' }, 'Allocated at the end'), ...cells(row.end_allocated_bytes)),
+          h('tr', h('th', { scope: 'row' }, 'Peak reserved'), ...cells(row.peak_reserved_bytes)),
           ...row.stacks
             .filter(({ grows }) => grows)
-            .map(({ place, bytes }) => h('tr', {}, h('th', { scope: 'row', title: place }, place), ...cells(bytes))),
+            .map(({ place, bytes }) => h('tr', h('th', { scope: 'row', title: place }, place), ...cells(bytes))),
         ),
       ),
     ),

@@ -47,9 +47,9 @@ export function describeListed(info: DeviceInfo, listed: number | null, matches:
 
 export function headRow(columns: readonly EventColumn[]): HTMLElement {
   const cells = columns.map(({ title, isNumber }) =>
-    h('div', { role: 'columnheader', class: isNumber ? 'cell number' : 'cell' }, h('span', {}, title)),
+    h('div', { role: 'columnheader', class: isNumber ? 'cell number' : 'cell' }, h('span', title)),
   )
-  return h('div', { role: 'row', class: 'list-row', 'aria-rowindex': 1 }, ...cells)
+  return h('div.list-row', { role: 'row', 'aria-rowindex': 1 }, ...cells)
 }
 
 export function fillEventRow(element: HTMLElement, { context, index, event, columns, begun }: EventRow): void {
@@ -69,7 +69,7 @@ export function fillEventRow(element: HTMLElement, { context, index, event, colu
     ...columns.map((column) => {
       const text = column.text(record)
       const isStack = column.name === 'stack'
-      const words = isStack ? frameLabel('') : h('span', {}, text)
+      const words = isStack ? frameLabel('') : h('span', text)
       const made = h(
         'div',
         {
@@ -93,7 +93,7 @@ export function fillEventRow(element: HTMLElement, { context, index, event, colu
   if (begun.length === 0) return
   const more = begun.length > NAMED ? ` and ${formatCount(begun.length - NAMED)} more` : ''
   const words = begun.slice(0, NAMED).join(', ') + more
-  element.append(h('span', { class: 'clip boundary-name', title: `Begins here: ${begun.join(', ')}` }, words))
+  element.append(h('span.clip.boundary-name', { title: `Begins here: ${begun.join(', ')}` }, words))
 }
 
 export interface EventColumn {

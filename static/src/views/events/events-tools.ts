@@ -18,9 +18,8 @@ interface EventsActions {
 
 export class EventsTools {
   readonly element: HTMLElement
-  private readonly place = h('input', {
+  private readonly place = h('input.event-place', {
     type: 'text',
-    class: 'event-place',
     placeholder: 'Event or time',
     'aria-label': 'Go to event or time',
     title: 'Go to an event (1234) or a time (1.5 s): G',
@@ -33,14 +32,12 @@ export class EventsTools {
     this.place.addEventListener('keydown', (event) => event.key === 'Enter' && actions.goToPlace(this.place.value))
     this.place.addEventListener('input', () => this.place.removeAttribute('aria-invalid'))
     this.oom = h(
-      'span',
-      { class: 'segmented' },
+      'span.segmented',
       button('‹ OOM', 'The out-of-memory error before (Shift + O)', () => actions.goToOom(-1)),
       button('OOM ›', 'The next out-of-memory error (O)', () => actions.goToOom(1)),
     )
     this.element = h(
-      'div',
-      { class: 'row wrap' },
+      'div.row.wrap',
       this.place,
       button('Peak', 'Go to the peak (P)', () => actions.goToPeak()),
       this.oom,
@@ -68,13 +65,8 @@ export class EventsTools {
 }
 
 export class EventsBar {
-  readonly actions = h('fieldset', { class: 'row wrap event-actions', 'aria-label': 'Actions that are listed' })
-  readonly ends = h('p', {
-    class: 'event-ends',
-    role: 'group',
-    'aria-label': 'Events of the selected allocation',
-    hidden: true,
-  })
+  readonly actions = h('fieldset.row.wrap.event-actions', { 'aria-label': 'Actions that are listed' })
+  readonly ends = h('p.event-ends', { role: 'group', 'aria-label': 'Events of the selected allocation', hidden: true })
 
   /** `onToggle`: an action's box was changed. */
   showActions(
@@ -106,11 +98,7 @@ export class EventsBar {
       this.ends,
       `Allocation #${formatCount(id)}: `,
       ...ends.flatMap(({ event, action }) => [
-        h(
-          'button',
-          { class: 'link', 'data-event': event, onclick: () => onGo(event) },
-          `${action} ${formatCount(event)}`,
-        ),
+        h('button.link', { 'data-event': event, onclick: () => onGo(event) }, `${action} ${formatCount(event)}`),
         '  ',
       ]),
       ends.length === 0 ? 'no event of it was recorded' : '',

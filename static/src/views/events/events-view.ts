@@ -32,8 +32,8 @@ export class EventsView implements View {
   private readonly bar = new EventsBar()
   private readonly list: VirtualList
   private readonly toolbar: EventsTools
-  private readonly note = h('p', { class: 'table-words', role: 'status' })
-  private readonly empty = h('p', { class: 'view-empty', hidden: true })
+  private readonly note = h('p.table-words', { role: 'status' })
+  private readonly empty = h('p.view-empty', { hidden: true })
   private readonly index = new Memo<EventIndex>()
   private readonly listing = new Memo<ListedEvents>()
   private readonly boundaries = new Memo<Boundaries>()
@@ -70,8 +70,8 @@ export class EventsView implements View {
     })
     this.tools = this.toolbar.element
     this.element = h(
-      'section',
-      { class: 'column events-view', 'aria-label': 'Events' },
+      'section.column.events-view',
+      { 'aria-label': 'Events' },
       this.bar.actions,
       this.note,
       this.bar.ends,

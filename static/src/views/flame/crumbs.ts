@@ -25,17 +25,12 @@ export function renderCrumbs(
   const name = (at: number): string => frame(paths.frameOfKey[paths.key(row, at - 1)]).name || '?'
   const list = h(
     'ol',
-    {},
-    h(
-      'li',
-      {},
-      h('button', { class: 'link clip', title: 'Show the whole tree (Escape)', onclick: () => goTo(0) }, 'All'),
-    ),
+    h('li', h('button.link.clip', { title: 'Show the whole tree (Escape)', onclick: () => goTo(0) }, 'All')),
   )
   const first = Math.max(1, depth - SHOWN)
-  if (first > 1) list.append(h('li', { class: 'soft' }, `… ${plural(first - 1, 'frame')} …`))
+  if (first > 1) list.append(h('li.soft', `… ${plural(first - 1, 'frame')} …`))
   for (let at = first; at < depth; at++) {
-    list.append(h('li', {}, h('button', { class: 'link clip', onclick: () => goTo(at) }, name(at))))
+    list.append(h('li', h('button.link.clip', { onclick: () => goTo(at) }, name(at))))
   }
   list.append(h('li', { 'aria-current': 'true' }, name(depth)))
   fill(element, list, after)

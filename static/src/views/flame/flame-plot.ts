@@ -34,7 +34,7 @@ export class FlamePlot extends CanvasView {
   /** Index of the cell that the keyboard is on. */
   cursor = 0
   private readonly item: HTMLElement
-  private readonly space = h('div', { class: 'flame-space' }, this.canvas)
+  private readonly space = h('div.flame-space', this.canvas)
   private readonly looks = new CellLooks()
   private scene: Scene | null = null
   private hover = -1
@@ -54,7 +54,7 @@ export class FlamePlot extends CanvasView {
     const id = `flame-item-${++instances}`
     super({ class: 'flame-plot surface', role: 'tree', 'aria-activedescendant': id }, null)
     this.canvas.className = 'flame-canvas'
-    this.item = h('div', { class: 'offscreen', role: 'treeitem', id })
+    this.item = h('div.offscreen', { role: 'treeitem', id })
     this.plot.append(this.space, this.item)
     const redraw = (): void => this.frame.request()
     for (const name of ['scroll', 'focus', 'blur']) this.plot.addEventListener(name, redraw)

@@ -28,9 +28,9 @@ export class FlameView implements View {
   private readonly moment: MomentBar
   private readonly momentBox: HTMLElement
   private readonly since: SinceField
-  private readonly note = h('p', { class: 'flame-words' })
-  private readonly crumbs = h('nav', { class: 'flame-crumbs', 'aria-label': 'Focused frame', hidden: true })
-  private readonly empty = h('p', { class: 'flame-empty', hidden: true })
+  private readonly note = h('p.flame-words')
+  private readonly crumbs = h('nav.flame-crumbs', { 'aria-label': 'Focused frame', hidden: true })
+  private readonly empty = h('p.flame-empty', { hidden: true })
   private readonly plot: FlamePlot
   private readonly without: WithoutButton
   private readonly legend = new FlameLegend()
@@ -58,14 +58,14 @@ export class FlameView implements View {
     this.callerParts = [this.callers.element, this.callers.tooltip.element]
     this.moment = new MomentBar(store)
     this.without = new WithoutButton(store)
-    this.momentBox = h('div', { class: 'row wrap flame-moment' }, this.moment.element)
+    this.momentBox = h('div.row.wrap.flame-moment', this.moment.element)
     this.since = new SinceField(store)
     this.controls = new FlameTools(store, { folded: () => this.folded(), saveSpeedscope: () => this.saveSpeedscope() })
     this.tools = this.controls.element
     this.element = h(
-      'section',
-      { class: 'column flame', 'aria-label': 'Bytes by stack' },
-      h('div', { class: 'row wrap flame-head' }, this.momentBox, this.since.element),
+      'section.column.flame',
+      { 'aria-label': 'Bytes by stack' },
+      h('div.row.wrap.flame-head', this.momentBox, this.since.element),
       this.note,
       this.crumbs,
       this.empty,
@@ -123,8 +123,8 @@ export class FlameView implements View {
     this.crumbs.hidden = false
     fill(
       this.crumbs,
-      h('button', { class: 'link', title: 'Show the whole tree (Escape)', onclick: all }, 'All'),
-      h('span', {}, ' · Callers above and callees below ', h('code', {}, name || '?'), ` ${file}`),
+      h('button.link', { title: 'Show the whole tree (Escape)', onclick: all }, 'All'),
+      h('span', ' · Callers above and callees below ', h('code', name || '?'), ` ${file}`),
     )
   }
 

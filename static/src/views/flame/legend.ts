@@ -15,7 +15,7 @@ import type { FlameModel } from './model'
 const ENTRIES = 12
 
 export class FlameLegend {
-  readonly element = scrollsWhenSmall(h('ul', { class: 'row wrap segments-legend', 'aria-label': 'Colours of frames' }))
+  readonly element = scrollsWhenSmall(h('ul.row.wrap.segments-legend', { 'aria-label': 'Colours of frames' }))
   private drawn: readonly unknown[] = []
 
   /** Where cells are coloured by something else (`model.mixes`), the legend of all views names the colours. */
@@ -40,7 +40,7 @@ export class FlameLegend {
     fill(
       this.element,
       ...origins.slice(0, ENTRIES).map((origin) => item(css(colours.of(origin)), shortPath(origin), origin)),
-      origins.length > ENTRIES && h('li', {}, `${plural(origins.length - ENTRIES, 'more origin')}`),
+      origins.length > ENTRIES && h('li', `${plural(origins.length - ENTRIES, 'more origin')}`),
     )
   }
 }

@@ -9,21 +9,20 @@ import type { Choices } from './choices'
 
 export class SinceField {
   readonly element: HTMLElement
-  private readonly field = h('input', {
+  private readonly field = h('input.moment-event', {
     type: 'number',
     min: -1,
     step: 1,
-    class: 'moment-event',
     'aria-label': 'Growth since event',
   })
-  private readonly note = h('span', { class: 'soft' })
+  private readonly note = h('span.soft')
   private position = 0
 
   constructor(private readonly store: Store) {
     this.field.addEventListener('change', () => this.field.value !== '' && this.choose(Number(this.field.value)))
     this.element = h(
-      'div',
-      { class: 'row wrap flame-since', role: 'group', 'aria-label': 'Growth since' },
+      'div.row.wrap.flame-since',
+      { role: 'group', 'aria-label': 'Growth since' },
       'since event',
       this.field,
       button('From here', 'Count growth from the moment shown now', () => this.choose(this.position - 1)),

@@ -49,8 +49,7 @@ export class FlameTools {
       ['line', 'By line', 'Every line is a frame of its own'],
     ])
     this.element = h(
-      'div',
-      { class: 'row wrap' },
+      'div.row.wrap',
       this.measure,
       this.root.element,
       this.merge.element,

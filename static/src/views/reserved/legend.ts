@@ -18,7 +18,7 @@ export interface LegendInput {
 }
 
 export class ReservedLegend {
-  readonly element = scrollsWhenSmall(h('ul', { class: 'row wrap segments-legend', 'aria-label': 'Legend' }))
+  readonly element = scrollsWhenSmall(h('ul.row.wrap.segments-legend', { 'aria-label': 'Legend' }))
 
   render(input: LegendInput): void {
     fill(this.element, ...areas(input), ...lines(input))
@@ -30,7 +30,7 @@ function areas({ inks, dark, choice, groups }: LegendInput): HTMLElement[] {
   const area = (label: string, colour: string): HTMLElement => {
     const mark = swatch(colour)
     mark.style.outline = `1px solid ${css(inks.line)}`
-    return h('li', {}, mark, label)
+    return h('li', mark, label)
   }
   const parts = groups
     ? ([
@@ -56,7 +56,7 @@ function lines({ inks, choice, groups, hasWhatIf, hasDeviceUse }: LegendInput): 
   const line = (label: string, colour: string): HTMLElement => {
     const mark = swatch(colour)
     mark.classList.add('line')
-    return h('li', {}, mark, label)
+    return h('li', mark, label)
   }
   const { parts, segments, fragmentationOnly } = choice
   return [

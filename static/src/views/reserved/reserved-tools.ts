@@ -47,8 +47,7 @@ export class ReservedTools {
       store.setOption('reserved.whatif', store.state.options['reserved.whatif'] === undefined ? '' : null),
     )
     this.element = h(
-      'div',
-      { class: 'row wrap' },
+      'div.row.wrap',
       this.axis.element,
       this.pictures.element,
       this.only,

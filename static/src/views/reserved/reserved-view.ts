@@ -42,11 +42,11 @@ export class ReservedView implements View {
   private readonly chart: ReservedChart
   private readonly toolbar: ReservedTools
   private readonly whatIf: WhatIfPanel
-  private readonly note = h('p', { class: 'segments-change soft clip', role: 'status' })
-  private readonly doubts = h('p', { class: 'segments-doubts warn', hidden: true })
-  private readonly figures = scrollsWhenSmall(h('dl', { class: 'figures' }))
+  private readonly note = h('p.segments-change.soft.clip', { role: 'status' })
+  private readonly doubts = h('p.segments-doubts.warn', { hidden: true })
+  private readonly figures = scrollsWhenSmall(h('dl.figures'))
   private readonly legend = new ReservedLegend()
-  private readonly nothing = h('p', { class: 'nothing-here', hidden: true })
+  private readonly nothing = h('p.nothing-here', { hidden: true })
   private readonly body: HTMLElement
   private shown: { context: ViewContext; replay: Replay | null; moments: Worst } | null = null
   private readonly prepared = new Memo<Prepared>()
@@ -67,11 +67,11 @@ export class ReservedView implements View {
       goToWorstSplit: () => this.goTo('stuck'),
     })
     this.tools = this.toolbar.element
-    this.body = h('div', { class: 'segments-body' }, this.chart.element, this.whatIf.element)
+    this.body = h('div.segments-body', this.chart.element, this.whatIf.element)
     this.element = h(
-      'section',
-      { class: 'column reserved-view', 'aria-label': 'Reserved memory' },
-      h('div', { class: 'segments-top' }, this.moment.element, this.figures, this.note, this.doubts),
+      'section.column.reserved-view',
+      { 'aria-label': 'Reserved memory' },
+      h('div.segments-top', this.moment.element, this.figures, this.note, this.doubts),
       this.nothing,
       this.body,
       this.legend.element,

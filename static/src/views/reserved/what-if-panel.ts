@@ -67,15 +67,15 @@ export class WhatIfPanel {
     h('option', { value: '' }, 'fresh'),
     h('option', { value: 'recorded' }, 'from here on'),
   )
-  private readonly memoryLabel = h('label', {}, 'Memory ', this.memory)
+  private readonly memoryLabel = h('label', 'Memory ', this.memory)
   private readonly startLabel = h('label', { hidden: true }, 'Start ', this.start)
   private readonly stop = h('button', { hidden: true, onclick: () => this.cancel() }, 'Cancel')
   private readonly progress = h('progress', { max: '1', value: '0', hidden: true, 'aria-label': 'Replay' })
-  private readonly note = h('p', { class: 'soft', role: 'status' })
-  private readonly rows = h('tbody', {})
+  private readonly note = h('p.soft', { role: 'status' })
+  private readonly rows = h('tbody')
   private readonly table: HTMLElement
-  private readonly limits = h('div', { class: 'what-if-limits soft', hidden: true })
-  private readonly minimum = h('div', { class: 'what-if-least' })
+  private readonly limits = h('div.what-if-limits.soft', { hidden: true })
+  private readonly minimum = h('div.what-if-least')
   private device: { data: DeviceData; info: DeviceInfo } | null = null
   private request: ReplayRequest<unknown> | null = null
   /** Counts requests: a result that arrives after a later request is dropped. */
@@ -92,16 +92,15 @@ export class WhatIfPanel {
     this.table = h(
       'table',
       { hidden: true },
-      h('thead', {}, h('tr', {}, ...HEADS.map((head) => h('th', { scope: 'col' }, head)))),
+      h('thead', h('tr', ...HEADS.map((head) => h('th', { scope: 'col' }, head)))),
       this.rows,
     )
     const form = h(
-      'form',
-      { class: 'row wrap what-if-form' },
-      h('label', {}, 'Settings ', this.settings),
+      'form.row.wrap.what-if-form',
+      h('label', 'Settings ', this.settings),
       h('datalist', { id: 'what-if-settings' }, ...CHOICES.map((value) => h('option', { value }))),
-      h('label', {}, 'Without ', this.without),
-      h('label', {}, 'Card ', this.card),
+      h('label', 'Without ', this.without),
+      h('label', 'Card ', this.card),
       this.memoryLabel,
       this.startLabel,
       h('button', { type: 'submit' }, 'Replay'),
@@ -119,9 +118,9 @@ export class WhatIfPanel {
       this.ask()
     })
     this.element = h(
-      'aside',
-      { class: 'what-if', 'aria-label': 'What if', hidden: true },
-      h('h2', {}, 'What if'),
+      'aside.what-if',
+      { 'aria-label': 'What if', hidden: true },
+      h('h2', 'What if'),
       form,
       this.note,
       this.table,
@@ -296,7 +295,7 @@ export class WhatIfPanel {
     const room = capacity === Infinity ? 'unlimited memory' : `${formatBytes(capacity)} for the allocator`
     const counts = `${plural(check.allocations, 'allocation')}, ${plural(check.segmentEvents, 'segment event')}`
     this.note.textContent = `${this.peakWords()}The same requests and frees, in the same order, on a device with ${room}. Self-check: the replay under the recorded settings is exact (${counts}).`
-    fill(this.limits, ...limits.map((text) => h('p', {}, text)), h('p', {}, errorBarText(placements, residual)))
+    fill(this.limits, ...limits.map((text) => h('p', text)), h('p', errorBarText(placements, residual)))
     this.renderRows()
     this.choose(runs.find((run) => nameOf(run) === this.chosen) ?? null)
   }
@@ -331,7 +330,7 @@ export class WhatIfPanel {
       store.jump({ view: 'timeline', at: event, ...(oom === null ? { stack } : { oom }) })
       this.parts.centreOn(event)
     }
-    const button = h('button', { class: 'link', onclick: show }, `event ${formatCount(event)}`)
+    const button = h('button.link', { onclick: show }, `event ${formatCount(event)}`)
     void client.stacks().then((stacks) => {
       button.title = `${formatBytes(size)} requested in ${describeStack(stacks, stack) ?? 'no stack trace'}`
     })

@@ -28,17 +28,17 @@ export function runRow(
       'th',
       { scope: 'row' },
       h(
-        'button',
-        { class: 'link', title: 'Draw this run over the recorded curve', onclick: pick },
+        'button.link',
+        { title: 'Draw this run over the recorded curve', onclick: pick },
         ...breakable(isBase ? `${OWN}, replayed` : nameOf(run)),
       ),
-      note && h('div', { class: 'soft' }, note),
+      note && h('div.soft', note),
     ),
-    h('td', {}, peak === null ? '–' : formatBytes(peak)),
-    h('td', {}, isBase ? '' : changeText(peak, base)),
-    h('td', {}, bar),
-    h('td', {}, isUnknown ? '–' : formatCount(retries)),
-    h('td', {}, isUnknown ? '–' : oomEvent === null || oomEvent < 0 ? failureText(oomEvent) : failure(oomEvent)),
+    h('td', peak === null ? '–' : formatBytes(peak)),
+    h('td', isBase ? '' : changeText(peak, base)),
+    h('td', bar),
+    h('td', isUnknown ? '–' : formatCount(retries)),
+    h('td', isUnknown ? '–' : oomEvent === null || oomEvent < 0 ? failureText(oomEvent) : failure(oomEvent)),
   )
 }
 
@@ -55,7 +55,7 @@ function failureText(event: number | null): string {
 /** What was recorded, above the replays. `oomEvent`: the first failed request, null for none. */
 export function recordedRow(peak: number, oomEvent: number | null): HTMLElement {
   const cells = [formatBytes(peak), '', '', '', failureText(oomEvent)]
-  return h('tr', {}, h('th', { scope: 'row' }, 'recorded'), ...cells.map((text) => h('td', {}, text)))
+  return h('tr', h('th', { scope: 'row' }, 'recorded'), ...cells.map((text) => h('td', text)))
 }
 
 export function nameOf({ settings, without }: Pick<WhatIfRun, 'settings' | 'without'>): string {
@@ -73,9 +73,9 @@ function changeText(peak: number | null, base: number | null): string {
 /** A sentence per search, then the cards. */
 export function minimumParts(found: readonly Minimum[]): Node[] {
   if (!found.length) return []
-  const lines = found.map((least) => h('p', {}, minimumText(least)))
+  const lines = found.map((least) => h('p', minimumText(least)))
   const beside = `For the allocator: what CUDA reports for the card, less ${formatBytes(CONTEXT)} for the CUDA context. NCCL and other processes take more.`
-  return [...lines, h('p', {}, cardText(found[0])), cardsTable(found), h('p', { class: 'soft' }, beside)]
+  return [...lines, h('p', cardText(found[0])), cardsTable(found), h('p.soft', beside)]
 }
 
 function minimumText({ settings, memory, retries, monotone }: Minimum): string {
@@ -106,19 +106,16 @@ function cardText({ memory, fits }: Minimum): string {
 function cardsTable(found: readonly Minimum[]): HTMLElement {
   const heads = ['Card', 'For the allocator', ...found.map(({ settings }) => settings)]
   return h(
-    'table',
-    { class: 'cards' },
-    h('thead', {}, h('tr', {}, ...heads.map((head) => h('th', { scope: 'col' }, head)))),
+    'table.cards',
+    h('thead', h('tr', ...heads.map((head) => h('th', { scope: 'col' }, head)))),
     h(
       'tbody',
-      {},
       ...CARDS.map(({ name, example, usable, source }, at) =>
         h(
           'tr',
-          {},
           h('th', { scope: 'row' }, `${name} (${example})`),
           h('td', { title: `Memory of the card: ${source}` }, formatBytes(usable)),
-          ...found.map(({ memory, fits }) => h('td', {}, spareText(memory, fits[at], usable))),
+          ...found.map(({ memory, fits }) => h('td', spareText(memory, fits[at], usable))),
         ),
       ),
     ),

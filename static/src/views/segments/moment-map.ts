@@ -41,7 +41,7 @@ interface Scene extends MapScene {
 
 export class MomentMap extends CanvasView {
   onFocus: (address: number | null) => void = () => {}
-  private readonly headers = h('div', { class: 'map-headers' })
+  private readonly headers = h('div.map-headers')
   private readonly painter = new MapPainter()
   private scene: Scene | null = null
   private choice: MapChoice | null = null
@@ -55,7 +55,7 @@ export class MomentMap extends CanvasView {
       { class: 'map-scroll surface', 'aria-roledescription': 'memory map', 'aria-label': 'Segments and their blocks' },
       'moment-map',
     )
-    this.plot.append(h('div', { class: 'map-pin' }, this.canvas), this.headers)
+    this.plot.append(h('div.map-pin', this.canvas), this.headers)
     const leave = (): void => this.leave()
     this.plot.addEventListener('scroll', () => {
       leave()
@@ -157,8 +157,8 @@ export class MomentMap extends CanvasView {
     fill(
       this.headers,
       ...layout.groups.map((group) => {
-        const name = h('strong', { class: 'clip' }, groups.names[group.group])
-        const header = h('div', { class: 'map-header' }, name, h('span', { class: 'soft clip' }, groupTotals(group)))
+        const name = h('strong.clip', groups.names[group.group])
+        const header = h('div.map-header', name, h('span.soft.clip', groupTotals(group)))
         header.style.top = `${group.y}px`
         return header
       }),

@@ -35,10 +35,10 @@ export class SegmentsView implements View {
   private readonly time: TimeMap
   private readonly axis: AxisSwitch
   private readonly legend = new Legend()
-  private readonly change = h('p', { class: 'segments-change soft' })
-  private readonly doubts = h('p', { class: 'segments-doubts warn', hidden: true })
-  private readonly figures = scrollsWhenSmall(h('dl', { class: 'figures' }))
-  private readonly nothing = h('p', { class: 'nothing-here', hidden: true })
+  private readonly change = h('p.segments-change.soft')
+  private readonly doubts = h('p.segments-doubts.warn', { hidden: true })
+  private readonly figures = scrollsWhenSmall(h('dl.figures'))
+  private readonly nothing = h('p.nothing-here', { hidden: true })
   private readonly body: HTMLElement
   private readonly modes: Segmented<string | null>
   private readonly sort: HTMLSelectElement
@@ -70,23 +70,22 @@ export class SegmentsView implements View {
     )
     this.whole = button('All segments', 'Show all segments again (Z)', () => store.setOption('segments.focus', null))
     this.mapTools = h(
-      'div',
-      { class: 'row wrap' },
+      'div.row.wrap',
       this.sort,
       h(
-        'div',
-        { class: 'segmented', role: 'group', 'aria-label': 'Scale' },
+        'div.segmented',
+        { role: 'group', 'aria-label': 'Scale' },
         button('−', 'Smaller (−)', () => this.zoomBy(-1)),
         button('+', 'Larger (+)', () => this.zoomBy(1)),
       ),
       this.whole,
     )
-    this.tools = h('div', { class: 'row wrap' }, this.modes.element, this.mapTools, this.axis.element)
-    this.body = h('div', { class: 'segments-body' }, this.map.element, this.time.element)
+    this.tools = h('div.row.wrap', this.modes.element, this.mapTools, this.axis.element)
+    this.body = h('div.segments-body', this.map.element, this.time.element)
     this.element = h(
-      'section',
-      { class: 'column segments-view', 'aria-label': 'Segments' },
-      h('div', { class: 'segments-top' }, this.moment.element, this.change, this.figures, this.doubts),
+      'section.column.segments-view',
+      { 'aria-label': 'Segments' },
+      h('div.segments-top', this.moment.element, this.change, this.figures, this.doubts),
       this.nothing,
       this.body,
       this.legend.element,
@@ -214,7 +213,7 @@ export class SegmentsView implements View {
 
   private oomLink(event: number): HTMLElement {
     const open = (): void => this.parts.store.set({ oom: event })
-    return h('button', { class: 'link', onclick: open }, 'Stack trace and details')
+    return h('button.link', { onclick: open }, 'Stack trace and details')
   }
 
   private showNothing(why: string): void {
@@ -230,7 +229,7 @@ export class SegmentsView implements View {
 }
 
 class Legend {
-  readonly element = scrollsWhenSmall(h('ul', { class: 'row wrap segments-legend', 'aria-label': 'Legend' }))
+  readonly element = scrollsWhenSmall(h('ul.row.wrap.segments-legend', { 'aria-label': 'Legend' }))
   private drawn = ''
 
   /** `byTime`: of the map over time, which draws less. */
@@ -241,9 +240,9 @@ class Legend {
     if (key === this.drawn) return
     this.drawn = key
     const item = (label: string, style: Partial<CSSStyleDeclaration>): HTMLElement => {
-      const mark = h('span', { class: 'swatch' })
+      const mark = h('span.swatch')
       Object.assign(mark.style, style)
-      return h('li', {}, mark, label)
+      return h('li', mark, label)
     }
     const stripes = `repeating-linear-gradient(135deg, ${css(inks.pending)} 0 2px, ${css(inks.allocated)} 2px 4px)`
     const shared = [

@@ -18,7 +18,7 @@ export function openMenu(items: readonly MenuItem[], x: number, y: number): void
   close?.()
   if (items.length === 0) return
   const before = document.activeElement as HTMLElement | null
-  const menu = h('div', { class: 'context-menu', role: 'menu', 'aria-label': 'What is here' })
+  const menu = h('div.context-menu', { role: 'menu', 'aria-label': 'What is here' })
   const ended = new AbortController()
   close = () => {
     close = null
@@ -34,7 +34,7 @@ export function openMenu(items: readonly MenuItem[], x: number, y: number): void
       leave()
       run()
     }
-    menu.append(h('button', { class: 'quiet clip', role: 'menuitem', title: label, onclick: choose }, label))
+    menu.append(h('button.quiet.clip', { role: 'menuitem', title: label, onclick: choose }, label))
   }
   const buttons = [...menu.children] as HTMLElement[]
   menu.addEventListener('keydown', (event) => {

@@ -46,7 +46,7 @@ export class MatchesOnly {
   private readonly box = h('input', { type: 'checkbox' })
 
   constructor(onChange: (isOn: boolean) => void) {
-    this.element = h('label', { class: 'switch', title: 'Show only what matches the query' }, this.box, 'Matches only')
+    this.element = h('label.switch', { title: 'Show only what matches the query' }, this.box, 'Matches only')
     this.box.addEventListener('change', () => onChange(this.box.checked))
   }
 
@@ -58,7 +58,7 @@ export class MatchesOnly {
 }
 
 export class WithoutButton {
-  readonly element = h('span', { class: 'without', hidden: true })
+  readonly element = h('span.without', { hidden: true })
   private readonly text = new Memo<string>()
 
   constructor(private readonly store: Store) {}
@@ -71,12 +71,7 @@ export class WithoutButton {
     const words = this.text.get([query, data], () => peakWords(info, data, stacks, query))
     const replay = () =>
       this.store.set({ view: 'reserved', options: { ...this.store.state.options, 'reserved.whatif': query } })
-    fill(
-      this.element,
-      button(label, 'Replay the trace without these allocations', replay),
-      ' ',
-      h('span', { class: 'soft' }, words),
-    )
+    fill(this.element, button(label, 'Replay the trace without these allocations', replay), ' ', h('span.soft', words))
   }
 }
 

@@ -18,7 +18,7 @@ export function shareFigure(name: string, bytes: number, whole: number, title: s
 }
 
 export function showFigures(list: HTMLElement, figures: readonly Figure[]): void {
-  fill(list, ...figures.map(({ name, value, title }) => h('div', { title }, h('dt', {}, name), h('dd', {}, value))))
+  fill(list, ...figures.map(({ name, value, title }) => h('div', { title }, h('dt', name), h('dd', value))))
 }
 
 /** Where the end of the trace and the final state disagree, in a sentence; null where they agree. */

@@ -21,10 +21,10 @@ function bindDismissal(): void {
 let isBound = false
 
 export class Tooltip {
-  readonly element = h('div', { class: 'tooltip floating corner', role: 'tooltip', hidden: true })
+  readonly element = h('div.tooltip.floating.corner', { role: 'tooltip', hidden: true })
   /** Elements of lines, with their texts: only what changes is written. */
   private readonly rows: { line: HTMLElement; text: HTMLElement }[] = []
-  private readonly swatch = h('span', { class: 'swatch' })
+  private readonly swatch = h('span.swatch')
   private readonly at = { x: 0, y: 0 }
   /** In CSS pixels; those of the box it must not leave are 0 until it was laid out once. */
   private readonly size = { width: 0, height: 0 }
@@ -81,7 +81,7 @@ export class Tooltip {
 
   private addRow(): { line: HTMLElement; text: HTMLElement } {
     const text = h('span')
-    const line = h('div', {}, text)
+    const line = h('div', text)
     this.element.append(line)
     return { line, text }
   }

@@ -7,17 +7,14 @@ import type { Sorting } from './table-model'
 /** `onSort`: a click on a column. */
 export function headRow(columns: readonly Column[], onSort: (column: Column) => void): HTMLElement {
   return h(
-    'div',
-    { role: 'row', class: 'list-row', 'aria-rowindex': 1 },
+    'div.list-row',
+    { role: 'row', 'aria-rowindex': 1 },
     ...columns.map((column) => {
       const button = h(
         'button',
-        {
-          title: [`${column.hint}. Sort by it.`, column.note].filter(Boolean).join('\n'),
-          'data-column': column.name,
-        },
+        { title: [`${column.hint}. Sort by it.`, column.note].filter(Boolean).join('\n'), 'data-column': column.name },
         column.title,
-        column.note ? h('span', { class: 'soft mono' }, ` ${column.note}`) : null,
+        column.note ? h('span.soft.mono', ` ${column.note}`) : null,
       )
       button.addEventListener('click', () => onSort(column))
       return h('div', { role: 'columnheader', class: column.isNumber ? 'cell number' : 'cell' }, button)
@@ -35,6 +32,6 @@ export function markSorted(head: Element, columns: readonly Column[], { column, 
     cells[i].setAttribute('aria-sort', order)
     const button = cells[i].firstElementChild!
     button.querySelector('.sort-mark')?.remove()
-    if (isSorted) append(button, h('span', { class: 'sort-mark', 'aria-hidden': true }, descending ? '▾' : '▴'))
+    if (isSorted) append(button, h('span.sort-mark', { 'aria-hidden': true }, descending ? '▾' : '▴'))
   })
 }

@@ -11,7 +11,7 @@ export class RangeBar {
   readonly element: HTMLElement
   private readonly first = this.field('First event')
   private readonly last = this.field('Last event')
-  private readonly words = h('span', { class: 'soft' })
+  private readonly words = h('span.soft')
   private readonly all: HTMLButtonElement
   private events = 0
 
@@ -21,8 +21,8 @@ export class RangeBar {
       else store.set({ x: null })
     }
     this.element = h(
-      'div',
-      { class: 'row wrap moment', role: 'group', 'aria-label': 'Range of events', hidden: true },
+      'div.row.wrap.moment',
+      { role: 'group', 'aria-label': 'Range of events', hidden: true },
       'Events',
       this.first,
       'to',
@@ -57,7 +57,7 @@ export class RangeBar {
   }
 
   private field(label: string): HTMLInputElement {
-    const field = h('input', { type: 'number', min: 0, step: 1, class: 'moment-event', 'aria-label': label })
+    const field = h('input.moment-event', { type: 'number', min: 0, step: 1, 'aria-label': label })
     field.addEventListener('change', () => this.choose())
     return field
   }

@@ -19,7 +19,7 @@ export interface TableRow {
 }
 
 export function cell(text: string, isNumber: boolean, tip = text): HTMLElement {
-  return h('div', { role: 'gridcell', class: isNumber ? 'cell number' : 'cell', title: tip }, h('span', {}, text))
+  return h('div', { role: 'gridcell', class: isNumber ? 'cell number' : 'cell', title: tip }, h('span', text))
 }
 
 export function fillTableRow(element: HTMLElement, row: TableRow): void {
@@ -34,8 +34,8 @@ export function fillTableRow(element: HTMLElement, row: TableRow): void {
     element.setAttribute('aria-selected', String(line.id === state.select))
     element.classList.toggle('dim', matches?.mask[line.id] === 0)
     const made = h(
-      'div',
-      { role: 'gridcell', class: 'cell wide', title: 'Select this allocation (Enter)' },
+      'div.cell.wide',
+      { role: 'gridcell', title: 'Select this allocation (Enter)' },
       childText(data, stacks, line.id),
     )
     made.prepend(swatch(cssOf(colouring, colouring.keys[line.id])))
@@ -46,7 +46,7 @@ export function fillTableRow(element: HTMLElement, row: TableRow): void {
       line.kind === 'more'
         ? `${formatCount(line.count)} more: list all (Enter)`
         : `${formatCount(line.count)} more with ${zeroWords(model)}: list them (Enter)`
-    fill(element, h('div', { role: 'gridcell', class: 'cell wide soft' }, words))
+    fill(element, h('div.cell.wide.soft', { role: 'gridcell' }, words))
   }
 }
 
@@ -103,7 +103,7 @@ function writeCell(made: HTMLElement, { isFrame }: Column, text: string, tip: st
 function writeExpander(made: HTMLElement, isOpen: boolean): void {
   let mark = made.querySelector('.expander')
   if (!mark) {
-    mark = h('span', { class: 'expander', 'aria-hidden': true, title: 'Largest allocations (Space)' })
+    mark = h('span.expander', { 'aria-hidden': true, title: 'Largest allocations (Space)' })
     made.prepend(mark)
   }
   setText(mark, isOpen ? '▾' : '▸')

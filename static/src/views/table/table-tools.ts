@@ -16,12 +16,11 @@ export class TableTools {
   readonly element: HTMLElement
   private readonly menu = h('select', { 'aria-label': 'Rows', title: 'What a row stands for' })
   private readonly only: MatchesOnly
-  private readonly filter = h('input', {
+  private readonly filter = h('input.table-filter', {
     type: 'search',
     placeholder: 'Filter rows',
     'aria-label': 'Filter rows by their name',
     title: 'Rows whose name contains these words',
-    class: 'table-filter',
   })
   private readonly range = h('input', { type: 'checkbox' })
   private readonly rangeName = h('span')
@@ -37,13 +36,12 @@ export class TableTools {
     this.range.addEventListener('change', () => store.setOption('table.range', this.range.checked ? 'window' : null))
     this.menu.addEventListener('change', () => this.group(this.menu.value as Grouping))
     this.element = h(
-      'div',
-      { class: 'row wrap table-tools' },
+      'div.row.wrap.table-tools',
       this.menu,
       this.filter,
       h(
-        'label',
-        { class: 'switch', title: 'What the events of the selected range allocate and free, or those of the window' },
+        'label.switch',
+        { title: 'What the events of the selected range allocate and free, or those of the window' },
         this.range,
         this.rangeName,
       ),

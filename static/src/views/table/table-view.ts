@@ -34,7 +34,7 @@ export class TableView implements View {
   private readonly list: VirtualList
   private readonly toolbar: TableTools
   private readonly words: TableWords
-  private readonly empty = h('p', { class: 'view-empty', hidden: true })
+  private readonly empty = h('p.view-empty', { hidden: true })
   private context: ViewContext | null = null
   private now: Model | null = null
   private columns: Column[] = []
@@ -63,8 +63,8 @@ export class TableView implements View {
     })
     this.tools = this.toolbar.element
     this.element = h(
-      'section',
-      { class: 'column table-view', 'aria-label': 'Table' },
+      'section.column.table-view',
+      { 'aria-label': 'Table' },
       this.moment.element,
       this.range.element,
       this.words.query,
@@ -160,7 +160,7 @@ export class TableView implements View {
     )
     if (active) this.list.head.querySelector<HTMLElement>(`[data-column="${active}"]`)?.focus()
     const cells = columns.map(({ total, isNumber }, i) => cell(i === 0 ? 'Total' : (total ?? ''), isNumber))
-    fill(this.list.foot, h('div', { role: 'row', class: 'list-row' }, ...cells))
+    fill(this.list.foot, h('div.list-row', { role: 'row' }, ...cells))
     this.list.setColumns(templateOf(columns, MOST_NAME), widthOf(columns))
     this.list.element.setAttribute('aria-colcount', String(columns.length))
   }

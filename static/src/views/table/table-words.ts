@@ -20,8 +20,8 @@ const LEFT_OUT: Record<string, string> = {
 }
 
 export class TableWords {
-  readonly query = h('p', { class: 'table-query', hidden: true })
-  readonly note = h('p', { class: 'table-words', role: 'status' })
+  readonly query = h('p.table-query', { hidden: true })
+  readonly note = h('p.table-words', { role: 'status' })
   private readonly sizes = new Memo<number>()
   private readonly without: WithoutButton
 
@@ -54,12 +54,11 @@ export class TableWords {
     this.query.hidden = query === ''
     if (!query) return
     const { store, announce } = this.parts
-    const link = (label: string, run: () => void): HTMLButtonElement =>
-      h('button', { class: 'link', onclick: run }, label)
+    const link = (label: string, run: () => void): HTMLButtonElement => h('button.link', { onclick: run }, label)
     fill(
       this.query,
       'Query ',
-      h('code', {}, query),
+      h('code', query),
       ' ',
       link('Copy', () => void copyText(query).then(() => announce('Query copied'))),
       ' ',

@@ -85,11 +85,9 @@ const SIZE_STEP = 128
 
 class HoverLayer {
   readonly elements: readonly HTMLElement[]
-  private readonly canvas = h('canvas', { class: 'hovered', 'aria-hidden': 'true', hidden: true })
+  private readonly canvas = h('canvas.hovered', { 'aria-hidden': 'true', hidden: true })
   private readonly ctx = this.canvas.getContext('2d', { willReadFrequently: true })!
-  private readonly lines = [0, 1].map(() =>
-    h('div', { class: 'column-line corner', 'aria-hidden': 'true', hidden: true }),
-  )
+  private readonly lines = [0, 1].map(() => h('div.column-line.corner', { 'aria-hidden': 'true', hidden: true }))
   private readonly outline = new Outline()
   private readonly rects = new RectList()
 

@@ -12,8 +12,7 @@ const EDGE_PIXELS = 7
 type Drag = { kind: 'move' | 'left' | 'right' | 'new'; from: number; x0: number; x1: number }
 
 export class Minimap {
-  readonly element = h('canvas', {
-    class: 'minimap',
+  readonly element = h('canvas.minimap', {
     'aria-hidden': 'true',
     title: 'The whole trace. Drag the window, its edges, or draw a new one.',
   })

@@ -41,8 +41,8 @@ export class Picture {
   state: 'flat' | 'rising' | 'gl' | 'none' = 'flat'
   /** Called when the state has changed. */
   onState: () => void = () => {}
-  private readonly flatCanvas = h('canvas', { class: 'picture', 'aria-hidden': 'true' })
-  private readonly glCanvas = h('canvas', { class: 'picture waiting', 'aria-hidden': 'true' })
+  private readonly flatCanvas = h('canvas.picture', { 'aria-hidden': 'true' })
+  private readonly glCanvas = h('canvas.picture.waiting', { 'aria-hidden': 'true' })
   private readonly flat: CanvasRenderingContext2D
   private readonly layer: TileLayer
   private gl: GlContext | null = null

@@ -21,14 +21,14 @@ const GAP = 4
 const MOST_AWAY = 44
 
 export class PlotLabels {
-  readonly reserved = h('div', { class: 'line-label corner', 'aria-hidden': 'true', hidden: true })
-  readonly request = h('div', { class: 'line-label corner request-label', 'aria-hidden': 'true', hidden: true })
+  readonly reserved = h('div.line-label.corner', { 'aria-hidden': 'true', hidden: true })
+  readonly request = h('div.line-label.corner.request-label', { 'aria-hidden': 'true', hidden: true })
 
   /** Lines for what cards have, over a stack with other sizes. */
-  readonly cards = h('div', { class: 'card-lines', 'aria-hidden': 'true' })
+  readonly cards = h('div.card-lines', { 'aria-hidden': 'true' })
 
   /** What never changes: how much of it is out of sight, or may be. A click folds it away, or shows it. */
-  readonly fold = h('button', { class: 'line-label corner fold-label', hidden: true })
+  readonly fold = h('button.line-label.corner.fold-label', { hidden: true })
   /** Called with whether it is to be folded away. */
   onFold: (isFolded: boolean) => void = () => {}
   private isFolded = false
@@ -68,7 +68,7 @@ export class PlotLabels {
     fill(
       this.cards,
       ...seen.map(({ name, usable }) => {
-        const line = h('div', {}, name)
+        const line = h('div', name)
         line.style.cssText = `left: ${plot.left}px; top: ${plot.top + yToPixel(frame, usable)}px; width: ${plot.width}px`
         return line
       }),

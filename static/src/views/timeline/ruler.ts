@@ -71,7 +71,7 @@ export function measureLines(m: Measure): string[] {
 
 export class Ruler {
   /** The box of figures in the plot, beside the ruler. */
-  readonly element = h('output', { class: 'ruler corner', 'aria-live': 'polite', hidden: true })
+  readonly element = h('output.ruler.corner', { 'aria-live': 'polite', hidden: true })
   /** Plain drags measure. */
   isOn = false
   private shownText = ''
@@ -130,7 +130,7 @@ export class Ruler {
     }
     const lines = measureLines(measure(frame.scene, points))
     const text = lines.join('\n')
-    if (text !== this.shownText) fill(element, ...lines.map((line) => h('div', {}, line)))
+    if (text !== this.shownText) fill(element, ...lines.map((line) => h('div', line)))
     this.shownText = text
     const left = Math.max(2, Math.min(plot.width - element.offsetWidth - 2, Math.max(x0, x1) + 8))
     const top = Math.max(2, Math.min(plot.height - element.offsetHeight - 2, Math.min(y0, y1)))

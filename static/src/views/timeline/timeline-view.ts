@@ -94,9 +94,8 @@ export class TimelineView {
       changed: () => this.onHover(),
     })
     this.plotElement = h(
-      'div',
+      'div.plot.surface.fill',
       {
-        class: 'plot surface fill',
         tabindex: 0,
         role: 'application',
         'aria-roledescription': 'timeline',
@@ -114,8 +113,7 @@ export class TimelineView {
       () => this.navigator.fit(),
     )
     this.element = h(
-      'div',
-      { class: 'timeline column fill' },
+      'div.timeline.column.fill',
       this.minimap.element,
       this.tracks.element,
       this.plotElement,

@@ -37,14 +37,10 @@ export class Tracks {
   readonly element: HTMLElement
   /** Above everything: to be placed beside the element, not inside it. */
   readonly tooltip = new Tooltip()
-  readonly canvas = h('canvas', {
-    tabindex: 0,
-    role: 'application',
-    'aria-roledescription': 'rows of spans',
-  })
+  readonly canvas = h('canvas', { tabindex: 0, role: 'application', 'aria-roledescription': 'rows of spans' })
   private readonly ctx = this.canvas.getContext('2d')!
-  private readonly button = h('button', { class: 'quiet track-button', onclick: () => this.toggle() })
-  private readonly live = h('div', { class: 'offscreen', 'aria-live': 'polite' })
+  private readonly button = h('button.quiet.track-button', { onclick: () => this.toggle() })
+  private readonly live = h('div.offscreen', { 'aria-live': 'polite' })
   /** Rows of a profiler's trace by device; empty until they are read. */
   private readonly activities = new Map<number, readonly Track[]>()
   private tracks: Track[] = []
@@ -61,7 +57,7 @@ export class Tracks {
     private readonly navigator: Navigator,
     private readonly onHover: () => void,
   ) {
-    this.element = h('div', { class: 'tracks', hidden: true }, this.canvas, this.button, this.live)
+    this.element = h('div.tracks', { hidden: true }, this.canvas, this.button, this.live)
     this.canvas.addEventListener('pointermove', (event) => {
       this.pointer = { x: event.offsetX, y: event.offsetY }
       onHover()

@@ -50,7 +50,7 @@ export class XrayView implements View {
   readonly tools: HTMLElement
   private readonly moment: MomentBar
   private readonly list: VirtualList
-  private readonly note = h('p', { class: 'table-words', role: 'status' })
+  private readonly note = h('p.table-words', { role: 'status' })
   private readonly fold: HTMLButtonElement
   private readonly rows = new Memo<ModuleRows>()
   private readonly curves = new Memo<Float64Array>()
@@ -73,7 +73,7 @@ export class XrayView implements View {
       },
       'Fold alike',
     )
-    this.tools = h('div', { class: 'row wrap' }, this.fold)
+    this.tools = h('div.row.wrap', this.fold)
     this.list = new VirtualList({
       name: 'xray',
       label: 'Modules',
@@ -87,8 +87,8 @@ export class XrayView implements View {
     })
     this.list.element.classList.add('table', 'xray')
     this.element = h(
-      'section',
-      { class: 'column table-view', 'aria-label': 'X-ray' },
+      'section.column.table-view',
+      { 'aria-label': 'X-ray' },
       this.moment.element,
       this.note,
       this.list.element,
@@ -130,9 +130,9 @@ export class XrayView implements View {
     this.drawn = key
     this.columns = columns
     const cells = columns.map(({ title, hint, kind }) =>
-      h('div', { role: 'columnheader', class: classOf(kind), title: hint }, h('span', {}, title)),
+      h('div', { role: 'columnheader', class: classOf(kind), title: hint }, h('span', title)),
     )
-    fill(this.list.head, h('div', { role: 'row', class: 'list-row', 'aria-rowindex': 1 }, ...cells))
+    fill(this.list.head, h('div.list-row', { role: 'row', 'aria-rowindex': 1 }, ...cells))
     this.list.setColumns(templateOf(columns, 620), widthOf(columns))
     this.list.element.setAttribute('aria-colcount', String(columns.length))
     this.list.setRows(model.lines.length, this.list.cursor < model.lines.length ? this.list.cursor : -1)
@@ -255,12 +255,12 @@ export class XrayView implements View {
       const cell = h(
         'div',
         { role: 'gridcell', class: classOf(kind), title: kind === 'name' ? node.path : words },
-        h('span', {}, words),
+        h('span', words),
       )
       if (kind === 'bar') cell.style.setProperty('--bar', `${whole > 0 ? (100 * bytesOf(node)) / whole : 0}%`)
       if (name === 'module') {
         cell.style.paddingLeft = `${8 + 16 * node.depth}px`
-        cell.prepend(h('span', { class: 'expander', 'aria-hidden': true }, isParent ? (open(node) ? '▾' : '▸') : ''))
+        cell.prepend(h('span.expander', { 'aria-hidden': true }, isParent ? (open(node) ? '▾' : '▸') : ''))
       }
       return cell
     })

@@ -70,7 +70,9 @@ def _struct(info: types.StructType, found: list[Any]) -> str:
     if info.tag is not None:
         lines.append(f"  {info.tag_field}: '{info.tag}'\n")
     for field, kind, description in fields:
-        lines.append(f"{_comment(description, '  ')}  {field.encode_name}{_mark(field)}: {_type(kind, found)}\n")
+        # "bytes" says nothing new of "peak_reserved_bytes".
+        comment = "" if description in field.encode_name.split("_") else _comment(description, "  ")
+        lines.append(f"{comment}  {field.encode_name}{_mark(field)}: {_type(kind, found)}\n")
     return "".join([*lines, "}\n"])
 
 

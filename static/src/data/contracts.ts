@@ -141,15 +141,11 @@ export interface PageStats {
   preexisting_allocations: number
   live_at_end: number
   segments: number
-  /** bytes */
   start_allocated_bytes: number
-  /** bytes */
   end_allocated_bytes: number
-  /** bytes */
   peak_allocated_bytes: number
   /** the state after this event; -1: before the first */
   peak_event: number
-  /** bytes */
   max_memory_allocated_bytes: number
   trace_overflowed: boolean | null
   /** bytes, less than 0 for a decrease */
@@ -392,19 +388,12 @@ export interface ModuleMemory {
   kind: string | null
   like: string | null
   allocations: number
-  /** bytes */
   peak_bytes: number
-  /** bytes */
   parameter_bytes: number
-  /** bytes */
   gradient_bytes: number
-  /** bytes */
   optimizer_state_bytes: number
-  /** bytes */
   activation_bytes: number
-  /** bytes */
   temporary_bytes: number
-  /** bytes */
   other_bytes: number
 }
 
@@ -417,15 +406,11 @@ export interface ModuleMemory {
 export interface DeviceUse {
   source: 'mem_get_info' | 'nvml'
   samples: number
-  /** bytes */
   total_bytes: number
-  /** bytes */
   peak_used_bytes: number
   /** the state after this event; -1: before the first */
   peak_event: number
-  /** bytes */
   reserved_bytes: number
-  /** bytes */
   outside_bytes: number
   other_processes_bytes: number | null
   /** largest first */

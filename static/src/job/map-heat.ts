@@ -1,14 +1,11 @@
 // What the map draws of a metric: values, levels, colours, and how the ranks spread, each made again only when it differs.
 
-import type { Rect } from '../layout/viewport'
-import { flatContext } from '../gl/flat-stage'
 import { formatBytes } from '../layout/format'
 import { fill, h } from '../ui/dom'
 import { Memo } from '../views/memo'
 import { oklch } from '../views/shared/colours'
 import { mix, type Rgb } from '../views/shared/inks'
-import { pictureRatio } from '../views/shared/plot-frame'
-import { type HeatCells, type HeatStyle, paintHeat } from './heat-pixels'
+import type { HeatCells } from './heat-pixels'
 import type { HeatMatrix, Metric } from './job-data'
 import type { JobModel } from './job-model'
 import type { ColumnRange } from './job-state'
@@ -50,26 +47,6 @@ export class MapHeat {
     )
     return { matrix, ...shown, palette }
   }
-}
-
-/** Draws the map onto its canvas. Sizes in CSS pixels. */
-export function drawHeat(
-  canvas: HTMLCanvasElement,
-  cells: HeatCells,
-  window: Rect,
-  style: HeatStyle,
-  width: number,
-  height: number,
-): void {
-  const ratio = pictureRatio(width, height)
-  const [across, down] = [width, height].map((length) => Math.max(1, Math.round(length * ratio)))
-  if (canvas.width !== across || canvas.height !== down) [canvas.width, canvas.height] = [across, down]
-  canvas.style.width = `${width}px`
-  canvas.style.height = `${height}px`
-  const ctx = flatContext(canvas)!
-  const image = ctx.createImageData(across, down)
-  paintHeat(new Uint32Array(image.data.buffer), across, down, cells, window, style)
-  ctx.putImageData(image, 0, 0)
 }
 
 /** 256 colours, 4 bytes each; level 0, nothing known, is nearly the panel. */

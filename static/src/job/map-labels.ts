@@ -23,8 +23,7 @@ interface MapFrame extends Placed {
 }
 
 export function drawAround(frame: MapFrame): void {
-  const { ctx, geometry } = frame
-  ctx.clearRect(0, 0, geometry.width, geometry.height)
+  const { geometry } = frame
   drawValues(frame)
   drawRows(frame)
   if (geometry.strip < geometry.width) drawStrip(frame)
@@ -70,7 +69,7 @@ export function labelWidth(ctx: CanvasRenderingContext2D, model: JobModel, width
     const text = rowLabel(model, row)
     if (text.length > longest.length) longest = text
   }
-  return Math.min(Math.max(34, ctx.measureText(longest).width + 22), width * 0.3)
+  return Math.round(Math.min(Math.max(34, ctx.measureText(longest).width + 22), width * 0.3))
 }
 
 function drawRows(frame: MapFrame): void {

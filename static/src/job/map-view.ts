@@ -1,10 +1,10 @@
 // The heat map: rows of ranks, columns of steps, time or events. Draws what the state says and turns input into new states.
 
 import type { Rect } from '../layout/viewport'
-import { h } from '../ui/dom'
 import { CanvasView } from '../views/shared/canvas-view'
 import { PointerInput } from '../views/shared/pointer'
-import { cssOfLevel, drawHeat, type Heat, type HeatScale, levelOf, MapHeat, MIDDLE_LEVEL } from './map-heat'
+import { cssOfLevel, type Heat, type HeatScale, levelOf, MapHeat, MIDDLE_LEVEL } from './map-heat'
+import { paintHeat } from './heat-pixels'
 import type { JobModel } from './job-model'
 import { brushedRows, type ColumnRange, type JobActions } from './job-state'
 import { MapBoxes } from './map-boxes'
@@ -27,7 +27,6 @@ import { drawAround, labelWidth } from './map-labels'
 const PAGE_ROWS = 10
 
 export class MapView extends CanvasView {
-  private readonly cellCanvas = h('canvas.heat-canvas', { 'aria-hidden': 'true' })
   private readonly boxes = new MapBoxes()
   private readonly heats = new MapHeat()
   private readonly window = new MapWindow()
@@ -47,8 +46,7 @@ export class MapView extends CanvasView {
       },
       null,
     )
-    this.canvas.className = 'job-around'
-    this.plot.append(this.cellCanvas, this.canvas, this.boxes.brush, this.boxes.cursor, this.tooltip.element)
+    this.plot.append(this.canvas, this.boxes.brush, this.boxes.cursor, this.tooltip.element)
     this.pointer = new PointerInput(this.element, {
       pan: (dx, dy) => this.scroll(-dx, -dy),
       zoom: (x, y, plain, shifted) => {
@@ -152,24 +150,6 @@ export class MapView extends CanvasView {
     return new Promise((resolve) => requestAnimationFrame(() => resolve()))
   }
 
-  /** The map as it is on screen. */
-  override picture(): HTMLCanvasElement {
-    const { canvas, geometry } = this
-    this.draw()
-    const out = h('canvas')
-    out.width = canvas.width
-    out.height = canvas.height
-    const ctx = out.getContext('2d')!
-    ctx.fillStyle = getComputedStyle(this.element).getPropertyValue('--panel')
-    ctx.fillRect(0, 0, out.width, out.height)
-    const ratio = out.width / geometry.width
-    const { left, top, right, bottom } = geometry
-    ctx.imageSmoothingEnabled = false
-    ctx.drawImage(this.cellCanvas, left * ratio, top * ratio, (right - left) * ratio, (bottom - top) * ratio)
-    ctx.drawImage(canvas, 0, 0)
-    return out
-  }
-
   debug(): unknown {
     const { geometry, window, heat } = this
     return { geometry, window: window.shown, scale: heat?.scale, cursor: this.cursor }
@@ -190,8 +170,11 @@ export class MapView extends CanvasView {
       background: model.inks.panel,
       centre: model.state.isAgainst ? MIDDLE_LEVEL : 0,
     }
-    drawHeat(this.cellCanvas, heat.cells, window, style, right - left, bottom - top)
-    this.cellCanvas.style.transform = `translate(${left}px, ${top}px)`
+    const box = { left, top, width: right - left, height: bottom - top }
+    ctx.imageSmoothingEnabled = false
+    this.paintPixels(ctx, box, model.inks, false, (words, across, down) =>
+      paintHeat(words, across, down, heat.cells, window, style),
+    )
     drawAround({ ...this.placed, ctx, model, heat })
     this.boxes.placeBrush(this.placed, model)
     this.boxes.placeCursor(this.placed, this.cursor)

@@ -4,6 +4,8 @@
 import { firstWhere } from '../../layout/binary-search'
 import { h } from '../../ui/dom'
 import { FrameRequest } from '../../ui/frame-request'
+import { type Inks, word } from './inks'
+import { type Box, pictureRatio } from './plot-frame'
 import { Tooltip } from './tooltip'
 
 export abstract class CanvasView {
@@ -12,6 +14,7 @@ export abstract class CanvasView {
   protected readonly canvas = h('canvas', { 'aria-hidden': 'true' })
   /** What has the focus, and the size of the picture. Views put the canvas into it. */
   protected readonly plot: HTMLElement
+  private readonly pixels = document.createElement('canvas')
   protected readonly frame = new FrameRequest(() => this.draw())
 
   /**
@@ -33,6 +36,32 @@ export abstract class CanvasView {
   /** Empties a canvas over the whole plot and gives a context in CSS pixels. */
   protected begin(canvas: HTMLCanvasElement): CanvasRenderingContext2D {
     return prepareCanvas(canvas, this.plot.clientWidth, this.plot.clientHeight)
+  }
+
+  /**
+   * Paints a box of the picture as 32-bit words on the panel's colour. `isTransposed`: the words are columns of the picture,
+   * one after the other, instead of rows.
+   */
+  protected paintPixels(
+    ctx: CanvasRenderingContext2D,
+    box: Box,
+    inks: Inks,
+    isTransposed: boolean,
+    paint: (words: Uint32Array, width: number, height: number) => void,
+  ): void {
+    const ratio = pictureRatio(box.width, box.height)
+    const width = Math.max(1, Math.round(box.width * ratio))
+    const height = Math.max(1, Math.round(box.height * ratio))
+    const image = isTransposed ? new ImageData(height, width) : new ImageData(width, height)
+    paint(new Uint32Array(image.data.buffer).fill(word(inks.panel)), width, height)
+    this.pixels.width = image.width
+    this.pixels.height = image.height
+    this.pixels.getContext('2d', { willReadFrequently: true })!.putImageData(image, 0, 0)
+    if (!isTransposed) return ctx.drawImage(this.pixels, box.left, box.top, box.width, box.height)
+    ctx.save()
+    ctx.transform(0, box.height / height, box.width / width, 0, box.left, box.top)
+    ctx.drawImage(this.pixels, 0, 0)
+    ctx.restore()
   }
 }
 

@@ -6,8 +6,8 @@ import { navigationOf } from '../../ui/navigation-keys'
 import type { ViewContext, ViewParts } from '../view'
 import { CanvasView } from './canvas-view'
 import type { Line } from './describe'
-import { type Inks, word } from './inks'
-import { type Box, pictureRatio, pixelToX } from './plot-frame'
+import type { Inks } from './inks'
+import { type Box, pixelToX } from './plot-frame'
 import { PointerInput } from './pointer'
 import { panned, xPatch, type XWindow, zoomed } from './x-window'
 
@@ -28,7 +28,6 @@ export abstract class EventPlot<Scene extends EventScene> extends CanvasView {
   protected readonly hasYWindow: boolean = false
   protected shown: Scene | null = null
   private readonly overlay = h('canvas', { 'aria-hidden': 'true' })
-  private readonly pixels = document.createElement('canvas')
   private pointer: Point | null = null
   private paintedKey = ''
 
@@ -120,32 +119,6 @@ export abstract class EventPlot<Scene extends EventScene> extends CanvasView {
     const { lines, swatch } = this.describe(shown, pointer)
     if (lines.length === 0) this.tooltip.hide()
     else this.tooltip.show(lines, pointer.x, pointer.y, swatch)
-  }
-
-  /**
-   * Paints a box of the picture as 32-bit words on the panel's colour. `isTransposed`: the words are columns of the picture,
-   * one after the other, instead of rows.
-   */
-  protected paintPixels(
-    ctx: CanvasRenderingContext2D,
-    box: Box,
-    inks: Inks,
-    isTransposed: boolean,
-    paint: (words: Uint32Array, width: number, height: number) => void,
-  ): void {
-    const ratio = pictureRatio(box.width, box.height)
-    const width = Math.max(1, Math.round(box.width * ratio))
-    const height = Math.max(1, Math.round(box.height * ratio))
-    const image = isTransposed ? new ImageData(height, width) : new ImageData(width, height)
-    paint(new Uint32Array(image.data.buffer).fill(word(inks.panel)), width, height)
-    this.pixels.width = image.width
-    this.pixels.height = image.height
-    this.pixels.getContext('2d', { willReadFrequently: true })!.putImageData(image, 0, 0)
-    if (!isTransposed) return ctx.drawImage(this.pixels, box.left, box.top, box.width, box.height)
-    ctx.save()
-    ctx.transform(0, box.height / height, box.width / width, 0, box.left, box.top)
-    ctx.drawImage(this.pixels, 0, 0)
-    ctx.restore()
   }
 
   protected zoom(x: number, _y: number, factorX: number, _factorY: number): void {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,6 @@ import pytest
 from job_documents import DISPATCH, STACKS, STEPS, Planted, planted_job
 
 RANKS = 64
-
 
 
 @pytest.fixture(scope="module")
@@ -199,6 +199,41 @@ def test_the_keyboard_keeps_its_place(borrow_report: Callable[..., Any], job_pat
     opened.until("snapreport.debug.view().tab === 'rank'")
     assert focus().strip() == "Rank 1"
     opened.check()
+
+
+def test_ranks_are_sorted_by_a_column_and_saved_in_that_order(
+    borrow_report: Callable[..., Any], job_path: Path, planted: Planted
+) -> None:
+    opened = borrow_report(job_path, "#view=job&job.tab=ranks")
+    panel = opened.page.locator(".job-ranks")
+    peaks = planted.allocated.max(axis=1)
+    order = [str(rank) for rank in sorted(range(RANKS), key=lambda rank: -peaks[rank])]
+    panel.get_by_role("button", name="Allocated", exact=True).click()
+    assert debug(opened)["panel"][:RANKS] == order
+    panel.get_by_role("button", name="Allocated", exact=True).click()
+    assert debug(opened)["panel"][-RANKS:] == order[::-1]
+    with opened.page.expect_download() as coming:
+        panel.get_by_role("button", name="CSV").click()
+    with Path(coming.value.path()).open(newline="", encoding="utf-8-sig") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["rank"] for row in rows] == debug(opened)["panel"]
+    saved = {row["rank"]: float(row["peak_allocated_bytes"]) for row in rows[-RANKS:]}
+    assert [saved[str(rank)] for rank in range(RANKS)] == pytest.approx(list(peaks), abs=1)
+
+
+def test_a_picture_of_the_map(borrow_report: Callable[..., Any], job_path: Path) -> None:
+    from PIL import Image
+
+    opened = borrow_report(job_path)
+    with opened.page.expect_download() as coming:
+        opened.page.get_by_role("button", name="PNG").click()
+    image = np.asarray(Image.open(coming.value.path()).convert("RGB"))
+    bounds = opened.page.locator(".job-map").bounding_box()
+    assert abs(image.shape[1] - bounds["width"]) <= 2
+    assert image.shape[0] > bounds["height"], "a caption above the map"
+    # In the middle of the map there are cells of many colours.
+    middle = image[image.shape[0] // 2, 60 : image.shape[1] // 2]
+    assert len(np.unique(middle, axis=0)) > 8
 
 
 def test_the_address_holds_it_all(borrow_report: Callable[..., Any], job_path: Path, planted: Planted) -> None:

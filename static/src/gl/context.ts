@@ -2,7 +2,7 @@
 //
 // Own code rather than a helper library. Bundled and minified by esbuild alone, with what this page would use of each:
 // twgl.js 7.0.0 58.4 KB, picogl 0.17.9 66.7 KB, regl 2.1.1 123.2 KB; this file and program.ts, which they would replace,
-// 3.2 KB, and all that draws by WebGL here 14.9 KB. None of them makes lost objects again when they are next needed, which
+// 4.0 KB, and all that draws by WebGL here 20.1 KB. None of them makes lost objects again when they are next needed, which
 // is what a report left open overnight needs.
 
 /** Where something is drawn: a texture, or the canvas, which has no framebuffer of its own. */

@@ -57,6 +57,8 @@ CASES = [
     ("video", "half", "accumulation"),  # SGD allocates nothing after its first step
     ("unfrozen", "freeze", "untrained-gradients"),
     ("recurrent", "detach", "retained-graphs"),
+    ("momentum", "freeze", "untrained-gradients"),  # of weights as large as those that are trained
+    ("tagger", "half", "accumulation"),
     ("padded", "half", "accumulation"),
     ("kernel", "cdist", "distance-matrix"),  # scaled before they are squared
     ("sharpness", "release", "retained-graphs"),
@@ -124,6 +126,33 @@ def test_frames_of_cpp_change_no_promise(torch: fake_torch.FakeTorch, folder: Pa
         given[-1].pop("mixed-precision", None)
     assert given[0]
     assert given[1] == pytest.approx(given[0], rel=0.02)
+
+
+@pytest.mark.parametrize("torch", fake_torch.parameters())
+def test_gradients_as_large_as_embedding_tables(torch: fake_torch.FakeTorch, folder: Path) -> None:
+    """C++ frames show the operator that makes them. Of a table that is the last layer's weight they have to be."""
+    found = {}
+    for program in ("skipgram", "tied"):
+        out = folder / f"{torch.version} {program} native.pickle"
+        assert torch.run(PROGRAMS / "remedy_pairs.py", out, program, FAKE_GPU_GIB=24, STACKS="all").code == 0
+        found[program] = advice(snapreport.load(out))
+    measured = recorded(torch, folder, "skipgram", "sparse").timeline(0).peak_bytes
+    promised = found["skipgram"]["sparse-gradients"].evidence["saving"]["peak_bytes"]
+    assert next(iter(found["skipgram"])) == "sparse-gradients"
+    assert abs(promised - measured) <= CLOSE * measured
+    assert "sparse-gradients" not in found["tied"]
+
+
+@pytest.mark.parametrize("torch", fake_torch.parameters())
+def test_buffers_in_each_layer_are_no_frozen_base(torch: fake_torch.FakeTorch, folder: Path) -> None:
+    assert "frozen-base" not in advice(recorded(torch, folder, "rotary", ""))
+
+
+@pytest.mark.parametrize("torch", fake_torch.parameters())
+def test_gradients_where_nothing_trains(torch: fake_torch.FakeTorch, folder: Path) -> None:
+    """Only the images' gradients are used, and a step of plain SGD would look the same."""
+    given = advice(recorded(torch, folder, "attack", ""))["keep-gradients"]
+    assert given.confidence == "estimate" and "attack or a saliency map" in given.detail[1]
 
 
 @pytest.mark.parametrize("torch", fake_torch.parameters())

@@ -61,6 +61,7 @@ CAUSES = {
     "search": "distance-chunks",
     "search_native": "distance-chunks",
     "served": "cast-on-device",
+    "skipgram_native": "sparse-gradients",
     "split": "FragmentationEvidence max-split-size",
     "stored": "retained-graphs",
     "tables": "data-on-device",

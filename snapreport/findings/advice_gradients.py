@@ -21,6 +21,8 @@ FEWEST_PASSES = 3
 _MIN_UNTRAINED_SHARE, _MIN_UNTRAINED_BYTES = 0.1, 1 << 20
 """Of all weights: where so many get gradients that nothing uses, much of the graph may be there for these alone,
 however few bytes of the peak the gradients are: of an encoder of videos 14 of 562 MiB; freezing it left 170 MiB."""
+_ADAM, _MOMENTS = r"(?i)adam", 2
+"""States of a weight that are as large as it: Adam has two, others one or none."""
 _FREE = "Free gradients between steps: `zero_grad(set_to_none=True)`"
 _LIGHTNING = r"/(pytorch_)?lightning/(pytorch/)?loops/"
 """Lightning calls ``training_step``, then ``zero_grad``, then ``backward``."""
@@ -48,8 +50,7 @@ def _old_gradients(context: AdviceContext) -> tuple[np.ndarray, np.ndarray]:
 @remembered
 def untrained(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: a weight's gradient that ``zero_grad`` never frees, although it frees those of later
-    backward passes that add to this one, and of a size that no optimizer state has and that ``zero_grad`` never frees:
-    the weight is not among the optimizer's.
+    backward passes that add to this one: the weight is not among the optimizer's.
     """
     gradients, last = context.category("gradient") & (context.born >= 0), len(context.timeline.events)
     zeroed = gradients & (context.freed < last) & context.phases.runs(ZERO_GRAD)[context.free_stack]
@@ -61,10 +62,26 @@ def untrained(context: AdviceContext) -> np.ndarray:
     again = np.unique(code[(context.born >= 0) & np.isin(of, of[zeroed])])
     nth = np.searchsorted(again, code, "right") + FEWEST_ZEROED - 1
     added = np.append(again, -1)[np.minimum(nth, len(again))] // width == kind
-    weights, state = (np.unique(context.size[context.category(name)]) for name in ("parameter", "optimizer state"))
-    of_weights = np.isin(context.size, weights) & ~np.isin(context.size, np.append(state, context.size[zeroed]))
     stays = context.freed > context.freed[zeroed].max(initial=0)  # all are freed where a program ends
-    return np.asarray(gradients & stays & added & of_weights)
+    stays &= gradients & added
+    return np.asarray(stays & _of_other_weights(context, zeroed, stays))
+
+
+def _of_other_weights(context: AdviceContext, zeroed: np.ndarray, stays: np.ndarray) -> np.ndarray:
+    """Bool per allocation: of a size that weights have, as many as a pass has ``zeroed`` gradients (Bool per
+    allocation) and those of ``stays`` together, where the optimizer has no more state than for the zeroed ones.
+    """
+    sizes, size = np.unique(context.size, return_inverse=True)
+    weights, state, others = (
+        np.bincount(size[mask], minlength=len(sizes))
+        for mask in (context.category("parameter"), context.category("optimizer state"), stays)
+    )
+    passes, each = np.unique(np.stack([born_in(context)[zeroed], size[zeroed]]), axis=1, return_counts=True)
+    most = np.zeros(len(sizes), np.int64)
+    np.maximum.at(most, passes[1], each)
+    moments = _MOMENTS if context.occurs(context.frames(_ADAM)) else 1
+    is_other = (weights > 0) & ((most == 0) | (others + most <= weights)) & (state <= moments * most)
+    return np.asarray(is_other[size])
 
 
 def untrained_gradients(context: AdviceContext) -> Advice | None:
@@ -225,7 +242,10 @@ def _never_freed(context: AdviceContext) -> Advice | None:
             bytes_part(size),
             int(passes[-1]),
         ),
-        "No optimizer step is recorded, as of SGD without momentum, which allocates nothing.",
+        sentence(
+            "No optimizer step is recorded, as of SGD without momentum, which allocates nothing. Where no weight is "
+            "trained, as in an attack or a saliency map, freeze them all: `requires_grad_(False)`."
+        ),
     ]
     return _advice(sentence(_FREE), why, old, fraction, size, confidence="estimate")
 

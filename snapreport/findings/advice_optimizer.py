@@ -9,6 +9,7 @@ from snapreport.findings.advice_context import ONE_LINE, SLOWER, Advice, AdviceC
 from snapreport.findings.advice_gradients import keep_gradients, untrained_gradients
 from snapreport.findings.loaded_checkpoint import loaded_checkpoint
 from snapreport.findings.noted_types import element_bytes
+from snapreport.findings.sparse_gradients import sparse_gradients
 from snapreport.findings.transfer_time import moved_each_step
 from snapreport.integers import following
 from snapreport.sentence import bytes_part, sentence
@@ -202,6 +203,7 @@ def _offload(context: AdviceContext) -> Advice | None:
 
 OPTIMIZER_RULES = (
     _foreach,
+    sparse_gradients,
     untrained_gradients,
     keep_gradients,
     _optimizer_state,

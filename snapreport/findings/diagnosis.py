@@ -39,6 +39,7 @@ _CAUSES = {
     "second-model": ("A model that is no longer in use holds", "delete it"),
     "loaded-checkpoint": ("A loaded checkpoint holds", "load it to the CPU"),
     "foreach-optimizer": ("Temporaries of the optimizer's foreach code hold", "use `fused=True`"),
+    "sparse-gradients": ("Dense gradients of embeddings and their temporaries hold", "use `sparse=True`"),
     "keep-gradients": ("Gradients of the previous step hold", "free them before the forward pass"),
     "untrained-gradients": ("Gradients of weights that the optimizer does not update hold", "freeze those weights"),
     "optimizer-state": ("Optimizer state holds", "shard it"),

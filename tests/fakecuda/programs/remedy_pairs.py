@@ -20,6 +20,7 @@ import pairs.mistakes
 import pairs.others
 import pairs.science
 import pairs.strangers
+import pairs.trials
 import pairs.unseen
 import pairs.vision  # noqa: F401
 import torch

@@ -1,0 +1,178 @@
+"""Programs of further kinds that people write, each with a habit whose cost in memory is easily missed."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from pairs.kit import DEVICE, REMEDY, Layer, floats, integers, program, train
+from torch import nn
+from torch.nn import functional
+
+
+@program(sparse="sparse-gradients")
+def skipgram() -> None:
+    """Vectors of words: a step looks up few rows of large tables, whose gradients are as large as the tables."""
+    sparse = REMEDY == "sparse"
+    centre, around = (nn.Embedding(400_000, 128, sparse=sparse).to(DEVICE) for _ in range(2))
+    weights = [*centre.parameters(), *around.parameters()]
+    optimizer = torch.optim.SparseAdam(weights) if sparse else torch.optim.Adam(weights)
+    for _ in range(4):
+        word, context, noise = integers(4096), integers(4096), integers(4096, 8)
+        v = centre(word)
+        good = functional.logsigmoid((v * around(context)).sum(-1))
+        bad = functional.logsigmoid(-(around(noise) @ v[..., None])[..., 0]).sum(-1)
+        loss = -(good + bad).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
+@program()
+def tied() -> None:
+    """The word in the middle from those around it: the last layer's weight is the table, whose gradient is dense."""
+    table = nn.Embedding(100_000, 128).to(DEVICE)
+    train(
+        table,
+        lambda: (integers(64, 8), integers(64)),
+        lambda x, y: functional.cross_entropy(functional.linear(table(x).mean(1), table.weight), y),
+        torch.optim.Adam,
+    )
+
+
+@program(half="accumulation")
+def tagger() -> None:
+    """A CRF over an LSTM: each position of the forward algorithm makes a table of tags by tags for each text."""
+    table, mix = nn.Embedding(20_000, 128), nn.LSTM(128, 128, batch_first=True, bidirectional=True)
+    emit, moves = nn.Linear(256, 64), nn.Parameter(torch.zeros(64, 64))
+    net = nn.ModuleList([table, mix, emit])
+    net.register_parameter("moves", moves)
+    net.to(DEVICE)
+
+    def partition(emissions: torch.Tensor) -> torch.Tensor:
+        alpha = emissions[:, 0]
+        for at in range(1, emissions.shape[1]):
+            alpha = torch.logsumexp(alpha[:, :, None] + net.moves[None] + emissions[:, at, None], 1)
+        return torch.logsumexp(alpha, -1)
+
+    def loss_of(x: torch.Tensor, tags: torch.Tensor) -> torch.Tensor:
+        emissions = emit(mix(table(x))[0])
+        gold = emissions.gather(-1, tags[..., None]).sum((1, 2)) + net.moves[tags[:, :-1], tags[:, 1:]].sum(1)
+        return (partition(emissions) - gold).mean()
+
+    train(net, lambda: (integers(64, 96), integers(64, 96)), loss_of, torch.optim.Adam)
+
+
+@program(half="accumulation")
+def transducer() -> None:
+    """RNN-T: each frame with each of the symbols so far gives scores of the whole vocabulary."""
+    encoder = nn.LSTM(80, 256, num_layers=2, batch_first=True)
+    predictor, symbols = nn.GRU(128, 256, batch_first=True), nn.Embedding(512, 128)
+    joint = nn.Sequential(nn.Tanh(), nn.Linear(256, 512))
+    net = nn.ModuleList([encoder, predictor, symbols, joint]).to(DEVICE)
+
+    def loss_of(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        frames, past = encoder(x)[0], predictor(symbols(y))[0]
+        scores = joint(frames[:, :, None] + past[:, None]).log_softmax(-1)
+        blank = scores[..., 0]
+        label = scores[:, :, :-1].gather(-1, y[:, None, 1:, None].expand(-1, scores.shape[1], -1, -1))[..., 0]
+        alpha, loss = blank[:, 0].cumsum(-1), 0
+        for at in range(1, x.shape[1]):
+            alpha = torch.logaddexp(alpha + blank[:, at], functional.pad(alpha[:, :-1] + label[:, at], (1, 0)))
+        return loss - alpha[:, -1].mean()
+
+    train(net, lambda: (floats(8, 100, 80), integers(8, 40)), loss_of, torch.optim.Adam)
+
+
+@program(freeze="untrained-gradients")
+def momentum() -> None:
+    """MoCo whose encoder of keys is a copy that requires gradients and takes part in the loss."""
+    width = 1024
+    query = nn.Sequential(*[m for _ in range(6) for m in (nn.Linear(width, width), nn.ReLU())], nn.Linear(width, 128))
+    query.to(DEVICE)
+    key = copy.deepcopy(query)
+    if REMEDY == "freeze":
+        key.requires_grad_(False)
+    optimizer = torch.optim.SGD(query.parameters(), 0.03, momentum=0.9)
+    queue = functional.normalize(floats(128, 6144), dim=0)
+    for _ in range(4):
+        q = functional.normalize(query(floats(512, width)))
+        k = functional.normalize(key(floats(512, width)))
+        scores = torch.cat([(q * k).sum(-1, keepdim=True), q @ queue], 1) / 0.07
+        loss = functional.cross_entropy(scores, integers(len(q)))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        with torch.no_grad():
+            for slow, fast in zip(key.parameters(), query.parameters(), strict=True):
+                slow.lerp_(fast, 0.001)
+        queue = torch.cat([k.detach().T, queue[:, : -len(k)]], 1)
+
+
+class Rotary(nn.Module):
+    def __init__(self, positions: int, width: int) -> None:
+        super().__init__()
+        angles = torch.outer(torch.arange(positions).float(), 10000 ** (-torch.arange(0, width, 2) / width))
+        angles = torch.cat([angles, angles], -1)
+        self.register_buffer("cos", angles.cos(), persistent=False)
+        self.register_buffer("sin", angles.sin(), persistent=False)
+
+
+class Turned(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.rotary = Rotary(65536, 64)
+        self.qkv, self.out, self.norm = nn.Linear(width, 3 * width), nn.Linear(width, width), nn.LayerNorm(width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q, k, v = (p.unflatten(-1, (-1, 64)).transpose(1, 2) for p in self.qkv(self.norm(x)).chunk(3, -1))
+        cos, sin = self.rotary.cos[: x.shape[1]], self.rotary.sin[: x.shape[1]]
+        q, k = (p * cos + torch.cat([-p[..., 32:], p[..., :32]], -1) * sin for p in (q, k))
+        mixed = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return x + self.out(mixed.transpose(1, 2).flatten(2))
+
+
+@program()
+def rotary() -> None:
+    """Cosines and sines of 65,536 positions in each of twelve layers, whose texts have 512."""
+    table, layers = nn.Embedding(8000, 512), nn.Sequential(*[Turned(512) for _ in range(12)])
+    last = nn.Linear(512, 8000)
+    net = nn.ModuleList([table, layers, last]).to(DEVICE)
+    train(
+        net,
+        lambda: (integers(4, 512), integers(4, 512)),
+        lambda x, y: functional.cross_entropy(last(layers(table(x))).flatten(0, 1), y.flatten()),
+    )
+
+
+@program(clone="leak", cpu="leak")
+def vectors() -> None:
+    """The first position of each text is what counts; as a view it holds the states of all positions."""
+    table, layers = nn.Embedding(8000, 512), nn.Sequential(*[Layer(512, 8, True) for _ in range(4)])
+    nn.ModuleList([table, layers]).to(DEVICE)
+    found = []
+    with torch.no_grad():
+        for _ in range(24):
+            first = layers(table(integers(32, 256)))[:, 0]
+            found.append(first.clone() if REMEDY == "clone" else first.cpu() if REMEDY == "cpu" else first)
+        torch.cat(found)
+
+
+@program()
+def attack() -> None:
+    """Robust accuracy: an attack in ten steps needs the gradient of the images; those of the weights pile up."""
+    net = nn.Sequential(
+        nn.Flatten(), nn.Linear(3072, 8192), nn.ReLU(), nn.Linear(8192, 8192), nn.ReLU(), nn.Linear(8192, 10)
+    )
+    net.to(DEVICE).eval()
+    right = 0
+    for _ in range(2):
+        x, y = floats(512, 3, 32, 32), integers(512)
+        noise = torch.zeros_like(x)
+        for _ in range(10):
+            noise.requires_grad_()
+            loss = functional.cross_entropy(net(x + noise), y)
+            loss.backward()
+            noise = (noise.detach() + 0.01 * noise.grad.sign()).clamp(-0.03, 0.03)
+        with torch.no_grad():
+            right += (net(x + noise).argmax(1) == y).sum()

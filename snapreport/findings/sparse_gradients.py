@@ -12,10 +12,8 @@ _COPIES = 3
 """Of the rows looked up: a sparse gradient has their values and indices, and is sorted into a copy to be used."""
 _MOST_LOOKED_UP = 1 / 8
 """Of the gradients' bytes: with more rows, the copies take a large part of what is saved."""
-_MIN_SHARE = 0.5
-"""Of all gradients: a text model, whose other weights are most of it, keeps one optimizer for all of them."""
 _TAKES_SPARSE = r"torch/optim/(adam|sgd|adagrad|sparse_adam)\.py "
-_ADAM = r"torch/optim/adam\.py "  # in its place: SparseAdam, and another optimizer for the other weights
+_ADAM = r"torch/optim/adam\.py "  # becomes SparseAdam, and another optimizer for the other weights
 _TAKES_DENSE = r"(?i)clip_grad|/torch/distributed/|/torch/nn/parallel/|deepspeed"
 
 
@@ -29,7 +27,8 @@ def sparse_gradients(context: AdviceContext) -> Advice | None:
     rows, size = (int(context.size[mask].sum()) for mask in (looked_up[context.stack], tables))
     if not tables.any() or rows > _MOST_LOOKED_UP * size:
         return None
-    if context.bytes_at_peak(tables) < _MIN_SHARE * context.bytes_at_peak(gradients):
+    others = context.bytes_at_peak(gradients & ~tables)
+    if context.bytes_at_peak(tables) < others:  # a text model, whose other weights are most of it
         return None
     if context.occurs(context.frames(_TAKES_DENSE)) or not context.occurs(context.frames(_TAKES_SPARSE)):
         return None
@@ -56,7 +55,7 @@ def sparse_gradients(context: AdviceContext) -> Advice | None:
         "https://docs.pytorch.org/docs/stable/generated/torch.nn.Embedding.html",
         mask,
         1 - _COPIES * rows / size * context.bytes_at_peak(tables) / at_peak,
-        effort=REWRITE if context.occurs(context.frames(_ADAM)) else ONE_LINE,
+        effort=REWRITE if others and context.occurs(context.frames(_ADAM)) else ONE_LINE,
         line="table = torch.nn.Embedding(rows, width, sparse=True)",
         place="where the table is created",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -17,16 +17,28 @@ def stable_order(*columns: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
     """
     order: npt.NDArray[np.int64] | None = None
     for values in columns[::-1] if len(columns[0]) else ():
-        kind = np.uint32 if values.dtype.itemsize <= 4 else np.uint64
-        offset = values.astype(kind, copy=False) - values.min().astype(kind)
-        used = int(np.bitwise_or.reduce(offset))
-        unit = (used & -used).bit_length() - 1 if used else 0
-        offset >>= kind(unit)
-        for shift in range(0, (used >> unit).bit_length(), 16):
-            digit = (offset >> kind(shift)).astype(np.uint16)
+        for digit in _digits(values):
             places = np.argsort(digit if order is None else digit[order], kind="stable")
             order = places if order is None else order[places]
     return np.arange(len(columns[0])) if order is None else order
+
+
+def _digits(values: npt.NDArray[np.integer]) -> Iterator[npt.NDArray[np.uint16]]:
+    """The digits of 16 bits by which values differ, the lowest first: of their distances from the least, in units that
+    divide all of them. None where all are equal.
+    """
+    low, high = values.min(), values.max()
+    if int(high) - int(low) < 1 << 16:
+        if low < high:
+            yield (values - low).astype(np.uint16)
+        return
+    kind = np.uint32 if values.dtype.itemsize <= 4 else np.uint64
+    offset = values.astype(kind, copy=False) - low.astype(kind)
+    used = int(np.bitwise_or.reduce(offset))
+    unit = (used & -used).bit_length() - 1
+    offset >>= kind(unit)
+    for shift in range(0, (used >> unit).bit_length(), 16):
+        yield (offset >> kind(shift)).astype(np.uint16)
 
 
 def is_among(numbers: np.ndarray, chosen: np.ndarray | Sequence[int]) -> npt.NDArray[np.bool_]:

@@ -84,7 +84,7 @@ TRIED: dict[str, Callable[[Path], str]] = {
     "names of people": lambda _: said(LATE, "--redact", "--dry-run"),
 }
 # Nothing is printed: a process that the system kills, a browser that cannot draw. PyTorch 2.11 says it, without us.
-NOT_HERE = {"the process is killed", "the page shows no timeline", "SystemError: … returned NULL"}
+NOT_HERE = {"the process is killed", "This browser has no WebGL2", "SystemError: … returned NULL"}
 
 
 def plain(text: str) -> str:

@@ -119,12 +119,16 @@ def _optimizer_state(context: AdviceContext) -> Advice | None:
     holds = sentence("Optimizer state holds {}.", context.share(size))
     if not context.is_much(int(share * size)):
         return None
-    ranks = "It is sharded already." if sharded else "With more than one GPU it can be sharded instead (FSDP)."
-    types = "" if is_noted else "This assumes that it is in 32 bits today. "
+    why = [] if is_noted else ["This assumes that it is in 32 bits today."]
+    if sharded:
+        why.append("It is sharded already.")
+    elif sum(len(one.events) > 0 for one in context.snapshot.recording.devices.values() if one.kind != "host") == 1:
+        # Where one process uses several, each has layers, or a replica, of its own.
+        why.append("With more than one GPU it can be sharded instead (FSDP).")
     return Advice(
         "optimizer-state",
         "Keep optimizer state in 8 bits",
-        [holds, sentence("{types}{ranks}", types=types, ranks=ranks)],
+        [holds, *([" ".join(why)] if why else [])],
         "an 8-bit optimizer of torchao or bitsandbytes",
         "https://docs.pytorch.org/ao/stable/api_reference/api_ref_optim.html",
         mask,

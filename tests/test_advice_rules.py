@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from scripted import MIB, Script
 from test_findings_advice import BACKWARD, FORWARD, OPTIMIZER, TORCH, WEIGHTS, advised
 
@@ -371,3 +372,14 @@ def test_sizes_of_one_model_are_no_second_one(tmp_path: Path, sizes: list[int]) 
 def test_both_models_in_use_are_both_needed(tmp_path: Path) -> None:
     sizes = transformer(320) + transformer(512)
     assert second_model(sizes, 4 * 320 * 512, tmp_path) is None
+
+
+def test_gpus_of_one_process_are_not_told_to_shard() -> None:
+    """Each has layers, or a replica, of its own already."""
+    path = Path(__file__).parent / "recordings" / "causes" / "none.pickle.xz"
+    one = snapreport.load(path)
+    two = snapreport.load(path)
+    two.recording.devices[1] = replace(two.recording.devices[0], device=1)
+    for snapshot, is_said in ((one, True), (two, False)):
+        (advice, *_) = (f for f in findings(snapshot) if f.kind == "advice" and f.evidence["rule"] == "optimizer-state")
+        assert any("sharded" in str(line) for line in advice.detail) == is_said

@@ -22,7 +22,7 @@ _MIN_UNTRAINED_SHARE, _MIN_UNTRAINED_BYTES = 0.1, 1 << 20
 """Of all weights: where so many get gradients that nothing uses, much of the graph may be there for these alone,
 however few bytes of the peak the gradients are: of an encoder of videos 14 of 562 MiB; freezing it left 170 MiB."""
 _ADAM, _MOMENTS = r"(?i)adam", 2
-"""States of a weight that are as large as it: Adam has two, others one or none."""
+"""How many states of an optimizer are as large as the weight: Adam has two of them, others have one or none."""
 _FREE = "Free gradients between steps: `zero_grad(set_to_none=True)`"
 _LIGHTNING = r"/(pytorch_)?lightning/(pytorch/)?loops/"
 """Lightning calls ``training_step``, then ``zero_grad``, then ``backward``."""

@@ -9,7 +9,7 @@ from snapreport.sentence import sentence
 from snapreport.timeline.phases import OPTIMIZER_STEP
 
 _COPIES = 3
-"""Of the rows looked up: a sparse gradient has their values and indices, and is sorted into a copy to be used."""
+"""Times the bytes of the rows that are looked up: a sparse gradient has their values and indices, and a sorted copy."""
 _MOST_LOOKED_UP = 1 / 8
 """Of the gradients' bytes: with more rows, the copies take a large part of what is saved."""
 _TAKES_SPARSE = r"torch/optim/(adam|sgd|adagrad|sparse_adam)\.py "
@@ -46,10 +46,8 @@ def sparse_gradients(context: AdviceContext) -> Advice | None:
                 "up few rows.",
                 context.share(at_peak),
             ),
-            sentence(
-                "`SparseAdam`, `SGD` and `Adagrad` take sparse gradients, without weight decay. The other weights need "
-                "an optimizer of their own beside `SparseAdam`."
-            ),
+            sentence("`SparseAdam`, `SGD` and `Adagrad` take sparse gradients, without weight decay."),
+            *([sentence("The other weights need an optimizer of their own beside `SparseAdam`.")] if others else []),
         ],
         "torch.nn.Embedding(sparse=True)",
         "https://docs.pytorch.org/docs/stable/generated/torch.nn.Embedding.html",

@@ -13,7 +13,7 @@ from snapreport.memoize import memoize
 from snapreport.reading.recording import Recording
 
 _DEEP = 200
-"""Frames of a stack, on average, from which on repetitions are left out: it takes as long as three searches."""
+"""Repetitions are left out of stacks with so many frames on average: finding them takes as long as three searches."""
 _AT_ONCE = 1 << 20  # places of a table of stacks and frames: 8 MB
 
 

@@ -38,7 +38,7 @@ class SettingEvidence(AdviceEvidence, kw_only=True):
 def _expandable(context: AdviceContext) -> Advice | None:
     """Where the allocator, replayed, reserves less with expandable segments, or where a request would fit."""
     finding = _fragmented(context) or _oversized(context)
-    if finding is None or context.snapshot.recording.settings.get("expandable_segments") is True:
+    if finding is None or context.recording.settings.get("expandable_segments") is True:
         return None
     replayed = context.settings.replay(expandable_segments=True)
     return _setting_advice(
@@ -54,7 +54,7 @@ def _expandable(context: AdviceContext) -> Advice | None:
 def _split_size(context: AdviceContext) -> Advice | None:
     """The limit on splitting blocks that reserves least, where expandable segments do not do as much."""
     finding = _fragmented(context)
-    settings = context.snapshot.recording.settings
+    settings = context.recording.settings
     if finding is None or settings.get("expandable_segments") is True or (settings.get("max_split_size") or -1) > 0:
         return None
     tried = [(limit, context.settings.replay(max_split_size=limit << 20)) for limit in SPLIT_SIZES]
@@ -80,7 +80,7 @@ def _split_size(context: AdviceContext) -> Advice | None:
 
 def _unset_split_size(context: AdviceContext) -> Advice | None:
     """Where a limit on splitting blocks is set, and the allocator, replayed without it, reserves less."""
-    settings = context.snapshot.recording.settings
+    settings = context.recording.settings
     limit = settings.get("max_split_size") or -1
     finding = _fragmented(context) or _oversized(context)
     if finding is None or limit <= 0 or settings.get("expandable_segments") is True:
@@ -183,7 +183,7 @@ def _collect(context: AdviceContext) -> Advice | None:
     finding = context.finding("churn")
     if finding is None or not finding.evidence.get("retries"):
         return None
-    if (context.snapshot.recording.settings.get("garbage_collection_threshold") or 0) > 0:
+    if (context.recording.settings.get("garbage_collection_threshold") or 0) > 0:
         return None
     replayed = context.settings.replay(garbage_collection_threshold=0.8, memory_fraction=0.95)
     if replayed is not None and not replayed.retries_before:

@@ -14,28 +14,21 @@ from msgspec import Struct, field
 from snapreport.contracts.finding import Confidence, Evidence, Finding, Link, Row
 from snapreport.findings.failed_requests import ends_in_failure, with_failed_requests
 from snapreport.findings.live import names_of
+from snapreport.findings.program_stacks import ProgramStacks
 from snapreport.findings.saving import SavingRow
 from snapreport.findings.setting_replay import SettingReplays
 from snapreport.integers import is_among
-from snapreport.memoize import memoize
 from snapreport.number_format import share_text
-from snapreport.reading.noise import NOISE, PYTHON, recorded_flags
-from snapreport.reading.recording import Recording
-from snapreport.reading.stack_marks import frames_at, innermost_places, stacks_with
 from snapreport.sentence import bytes_part, sentence
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.activity import GRAPH_DROPPED, INFERENCE, UNKNOWN
 from snapreport.timeline.build import DeviceTimeline
-from snapreport.timeline.frame_search import files_of
-from snapreport.timeline.own_code import own_code, python_calls
-from snapreport.timeline.phases import FORWARD, NONE, StackPhases, stack_phases
+from snapreport.timeline.phases import FORWARD, NONE
 from snapreport.vocabulary import CATEGORIES
 
 _TRAINING = (
     r"^(training_step|train_step|train_batch|train_one_epoch|train_epoch|train_loop|_inner_training_loop|train)$"
 )
-_OPERATOR = r"(^|/)torch/_tensor\.py (wrapped|__r?[a-z]+__)$"
-"""What PyTorch runs for ``x ** 2`` and ``1 - x``: the line that has the operator made the result."""
 _EVALUATION = r"(?i)^(validation_step|predict_step|eval\w*|validate|test_step|generate|predict)$"
 
 Effort = Literal["one line", "a setting", "a rewrite", "slower training"]
@@ -126,24 +119,14 @@ class Advice(Struct, frozen=True):
         return bool(self.evidence.get("avoids_failure"))
 
 
-@memoize
-def _of_stacks(recording: Recording) -> dict[Hashable, Any]:
-    return {}
-
-
-@memoize
-def frame_texts(recording: Recording) -> pl.Series:
-    """String per frame: "file function"."""
-    return recording.frames.select(t=pl.concat_str([pl.lit(files_of(recording)), "name"], separator=" "))["t"]
-
-
-class AdviceContext:
+class AdviceContext(ProgramStacks):
     """One device at its peak, or at another position: its columns, its stacks, the earlier findings.
 
     recorded: its timeline. timeline: the same with the requests that failed, whose rows come last.
     """
 
     def __init__(self, snapshot: Snapshot, timeline: DeviceTimeline, findings: Sequence[Finding]) -> None:
+        super().__init__(snapshot.recording)
         self.snapshot = snapshot
         self.recorded = timeline
         self.timeline = timeline = with_failed_requests(timeline)
@@ -174,14 +157,6 @@ class AdviceContext:
         result: Result = self._remembered[key]
         return result
 
-    def remember_of_stacks(self, key: Hashable, compute: Callable[[], Result]) -> Result:
-        """As :meth:`remember`, for what depends on the recording's stacks alone: computed once for all devices."""
-        known = _of_stacks(self.snapshot.recording)
-        if key not in known:
-            known[key] = compute()
-        result: Result = known[key]
-        return result
-
     @cached_property
     def trains(self) -> bool:
         """Whether the program trains: a backward pass runs, or a function for training is cut off in its forward
@@ -205,26 +180,12 @@ class AdviceContext:
     @property
     def is_cut_off(self) -> bool:
         """Whether a request of the program failed: what it needed after that is not recorded."""
-        return ends_in_failure(self.snapshot.recording)
+        return ends_in_failure(self.recording)
 
     @property
     def fails_at_peak(self) -> bool:
         """Whether the peak is a request that failed, with what was allocated beside it."""
         return self.timeline.peak_event in self.timeline.oom_events
-
-    @cached_property
-    def phases(self) -> StackPhases:
-        return stack_phases(self.snapshot.recording)
-
-    @cached_property
-    def calls(self) -> np.ndarray:
-        """Int64 per stack, of its Python frames; with C++ frames each operator of a line has a stack of its own."""
-        return python_calls(self.snapshot.recording)
-
-    @cached_property
-    def without_python(self) -> np.ndarray:
-        """Bool per stack: the empty one, and those of C++ alone, as threads of autograd have."""
-        return np.asarray(self.calls == self.calls[0])
 
     @cached_property
     def has_python(self) -> np.ndarray:
@@ -327,31 +288,9 @@ class AdviceContext:
 
         return self.remember(("category", names), found)
 
-    def frames(self, pattern: str) -> np.ndarray:
-        """Bool per stack: whether the text "file function" of one of its frames matches."""
-        return self.remember_of_stacks(("frames", pattern), lambda: self._stacks(self._texts, pattern))
-
-    def functions(self, pattern: str) -> np.ndarray:
-        """Bool per stack: whether the function name of one of its frames matches."""
-        return self.remember_of_stacks(
-            ("functions", pattern), lambda: self._stacks(self.snapshot.recording.frames["name"], pattern)
-        )
-
-    def _stacks(self, texts: pl.Series, pattern: str) -> np.ndarray:
-        recording = self.snapshot.recording
-        hit = texts.str.contains(pattern).to_numpy()
-        if not hit.any():  # most programs have few of the patterns
-            return np.zeros(len(recording.stack_offsets) - 1, bool)
-        return stacks_with(recording, hit)
-
     def occurs(self, stacks: np.ndarray) -> bool:
         """Whether this device has an allocation, or a free, of one of the stacks marked."""
         return bool(stacks[self.stack].any() or stacks[self.free_stack].any())
-
-    @property
-    def _texts(self) -> pl.Series:
-        """String per frame: "file function"."""
-        return frame_texts(self.snapshot.recording)
 
     def is_transformers(self, mask: np.ndarray) -> bool:
         """Whether models of Hugging Face's transformers allocate most of these bytes at the peak: they have options
@@ -359,52 +298,6 @@ class AdviceContext:
         """
         theirs = self.frames(r"/transformers/models/")[self.stack]
         return 2 * self.bytes_at_peak(mask & theirs) > self.bytes_at_peak(mask)
-
-    def texts_contain(self, pattern: str) -> np.ndarray:
-        """Bool per frame: whether its text "file function" matches."""
-        return self.remember_of_stacks(("texts", pattern), lambda: self._texts.str.contains(pattern).to_numpy())
-
-    def innermost(self, skip: str = r"(?!)") -> np.ndarray:
-        """Int64 per stack: its innermost Python frame that is not runtime noise and whose text does not match ``skip``.
-
-        -1 where there is none.
-        """
-        return self.remember_of_stacks(("innermost", skip), lambda: self._innermost(skip))
-
-    def _innermost(self, skip: str) -> np.ndarray:
-        recording = self.snapshot.recording
-        flags = recorded_flags(recording)
-        wanted = (flags & PYTHON > 0) & (flags & NOISE == 0) & ~self.texts_contain(_OPERATOR)
-        if skip != r"(?!)":
-            wanted &= ~self._texts.str.contains(skip).to_numpy()
-        return frames_at(recording, innermost_places(recording, wanted))
-
-    @cached_property
-    def function_of_frame(self) -> np.ndarray:
-        """Int64 per frame: a number for its file and function, whatever its line; the last is for frame -1."""
-        return self.remember_of_stacks(
-            "functions of frames", lambda: np.append(self._texts.rank("dense").to_numpy().astype(np.int64), 0)
-        )
-
-    @property
-    def frames_called(self) -> np.ndarray:
-        """Bool per frame: the call of a module, within which its ``forward`` runs."""
-        return self.texts_contain(r" (_call_impl|_wrapped_call_impl|_slow_forward)$")
-
-    @cached_property
-    def own_frames(self) -> np.ndarray:
-        """Bool per frame: the program's own Python code; False, the last, for frame -1."""
-        return np.append(own_code(self.snapshot.recording), False)
-
-    @cached_property
-    def by_program(self) -> np.ndarray:
-        """Bool per stack: its innermost frame is the program's own."""
-        return np.asarray(self.own_frames[self.innermost()])
-
-    @cached_property
-    def function(self) -> np.ndarray:
-        """Int64 per stack: the function of its innermost frame."""
-        return np.asarray(self.function_of_frame[self.innermost()])
 
     def finding(self, kind: str) -> Finding | None:
         return next((finding for finding in self.findings if finding.kind == kind and finding.severity != "info"), None)

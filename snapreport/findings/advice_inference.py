@@ -167,7 +167,7 @@ def _outputs_after(context: AdviceContext, rows: np.ndarray) -> np.ndarray:
 
 def _nested(context: AdviceContext, rows: np.ndarray) -> int:
     """How many containers of modules are around another one in the stacks of most of these allocations' bytes."""
-    recording = context.snapshot.recording
+    recording = context.recording
     container = context.texts_contain(_CONTAINER)[recording.stack_frames]
     depths = np.add.reduceat(np.append(container, False).astype(np.int64), recording.stack_offsets[:-1])
     depths[np.diff(recording.stack_offsets) == 0] = 0

@@ -122,7 +122,7 @@ def _optimizer_state(context: AdviceContext) -> Advice | None:
     why = [] if is_noted else ["This assumes that it is in 32 bits today."]
     if sharded:
         why.append("It is sharded already.")
-    elif sum(len(one.events) > 0 for one in context.snapshot.recording.devices.values() if one.kind != "host") == 1:
+    elif sum(len(one.events) > 0 for one in context.recording.devices.values() if one.kind != "host") == 1:
         # Where one process uses several, each has layers, or a replica, of its own.
         why.append("With more than one GPU it can be sharded instead (FSDP).")
     return Advice(

@@ -219,7 +219,7 @@ def _is_near(context: AdviceContext, births: np.ndarray, centres: np.ndarray) ->
 
 def _in_module(context: AdviceContext, pattern: str) -> np.ndarray:
     """Bool per stack: whether a frame matches that runs within the innermost module: ``compute_loss`` calls models."""
-    recording = context.snapshot.recording
+    recording = context.recording
     matching, called = (
         innermost_places(recording, marks) for marks in (context.texts_contain(pattern), context.frames_called)
     )
@@ -262,7 +262,7 @@ def _calls(context: AdviceContext) -> Callable[[int], list[tuple[int, tuple[int,
     """A function that gives the calls in a stack, innermost first, computed once for each stack: the number of a
     function, and the frames outside of it.
     """
-    recording, numbers = context.snapshot.recording, context.function_of_frame
+    recording, numbers = context.recording, context.function_of_frame
     known: dict[int, list[tuple[int, tuple[int, ...]]]] = {}
 
     def of(stack: int) -> list[tuple[int, tuple[int, ...]]]:
@@ -321,7 +321,7 @@ def _projected(
     """Int64 bytes, a row per centre: what modules make in its function before it, 0 for other allocations. Queries,
     keys and values may have half the bytes of scores, as in cross-attention, and matmul copies them.
     """
-    recording, stack = context.snapshot.recording, context.stack[births]
+    recording, stack = context.recording, context.stack[births]
     place = np.clip(centres[:, None] - np.arange(1, NEIGHBOURS + 1), 0, None)
     found = np.where(direct[place], 0, context.size[births[place]])
     for number in np.unique(of).tolist():
@@ -340,7 +340,7 @@ def _one_line(context: AdviceContext, births: np.ndarray, marked: np.ndarray, ca
     softmax = context.frames(_SOFTMAX)[stack]
     here = marked[births] & ~softmax
     if here.any():
-        recording = context.snapshot.recording
+        recording = context.recording
         here &= ~stacks_with(recording, recorded_flags(recording) & PYTHON == 0)[stack]
     found = np.zeros(len(context.size), bool)
     for number in np.unique(stack[here]).tolist():

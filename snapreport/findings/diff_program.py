@@ -13,10 +13,9 @@ import numpy as np
 import polars as pl
 from msgspec import Struct
 
-from snapreport.findings.advice_context import frame_texts
 from snapreport.findings.diff import DeviceDiff, SnapshotDiff, stack_rows
+from snapreport.findings.program_stacks import ProgramStacks
 from snapreport.reading.recording import Recording
-from snapreport.reading.stack_marks import stacks_with
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.frame_search import files_of
 from snapreport.timeline.lifetimes import is_live_at
@@ -69,8 +68,7 @@ class Side(Struct, frozen=True, dict=True):
 
     def runs(self, pattern: str) -> bool:
         """Whether the text "file function" of a frame of one of its allocations matches."""
-        hit = frame_texts(self.recording).str.contains(pattern).to_numpy()
-        return bool(stacks_with(self.recording, hit)[self.allocations["stack"].to_numpy()].any())
+        return bool(ProgramStacks(self.recording).frames(pattern)[self.allocations["stack"].to_numpy()].any())
 
     @cached_property
     def optimizers(self) -> list[str]:

@@ -74,7 +74,7 @@ def place_of(context: AdviceContext, advice: Advice) -> Place:
     if advice.rule == "keep-gradients":  # the engine allocates them
         stack_of = np.where(context.functions("^zero_grad$")[context.free_stack], context.free_stack, 0)
     by_program = context.remember_of_stacks(
-        "stacks of the program", lambda: stacks_with(context.snapshot.recording, context.own_frames)
+        "stacks of the program", lambda: stacks_with(context.recording, context.own_frames)
     )[stack_of]
     at_peak = advice.mask & context.at_peak
     if advice.rule == "collected-weights":  # whose optimizer state may be most of it
@@ -125,7 +125,7 @@ def _meanwhile(context: AdviceContext, held: np.ndarray, frame: int) -> str | No
     while_held = (context.born > context.born[held].max()) & (context.born < context.freed[held].min())
     same, bytes_of = context.function_of_frame, dict[int, int]()
     for row in np.flatnonzero(while_held).tolist():
-        for each in context.snapshot.recording.stack(int(context.stack[row])):
+        for each in context.recording.stack(int(context.stack[row])):
             if same[each] == same[frame]:
                 bytes_of[int(each)] = bytes_of.get(int(each), 0) + int(context.size[row])
                 break
@@ -134,7 +134,7 @@ def _meanwhile(context: AdviceContext, held: np.ndarray, frame: int) -> str | No
 
 def _calling(context: AdviceContext, stacks: np.ndarray, size: np.ndarray, *, is_layer: bool) -> str | None:
     """The innermost line of the program in most of these bytes' stacks: of a layer, else outside of modules."""
-    recording = context.snapshot.recording
+    recording = context.recording
     calls = recording.frames["name"].str.contains(MODULE_CALL).to_numpy()
     whole = [np.asarray(recording.stack(stack)) for stack in stacks.tolist()]
     # What a backward pass computes again runs in a thread of its own, without the line that calls the model.
@@ -171,7 +171,7 @@ def _calling(context: AdviceContext, stacks: np.ndarray, size: np.ndarray, *, is
 
 def _calls_all(context: AdviceContext, frame: int) -> bool:
     """Whether a frame is the line of a module that starts nearly all of the program: it tells no place to change."""
-    recording = context.snapshot.recording
+    recording = context.recording
     traced = context.stack[(context.born >= 0) & context.has_python]
     return bool(recording.frames["name"][frame] == "<module>") and calls_most(recording, frame, traced)
 
@@ -181,8 +181,8 @@ def _stepping(context: AdviceContext) -> str | None:
     bytes_of = np.bincount(context.stack, context.size) * context.phases.runs(OPTIMIZER_STEP)[: context.stack.max() + 1]
     if not bytes_of.any():
         return None
-    frames = list(context.snapshot.recording.stack(int(np.argmax(bytes_of))))
-    steps = np.flatnonzero((context.snapshot.recording.frames["name"].gather(frames) == "step").to_numpy())
+    frames = list(context.recording.stack(int(np.argmax(bytes_of))))
+    steps = np.flatnonzero((context.recording.frames["name"].gather(frames) == "step").to_numpy())
     outside = frames[int(steps[0]) + 1 :] if len(steps) else []
     calling = (int(frame) for frame in outside if context.own_frames[frame])
     frame = next(calling, None)
@@ -190,7 +190,7 @@ def _stepping(context: AdviceContext) -> str | None:
 
 
 def _line(context: AdviceContext, frame: int) -> str | None:
-    row = context.snapshot.recording.frames.row(frame, named=True)
+    row = context.recording.frames.row(frame, named=True)
     return f"{row['filename']}:{row['line']}" if row["line"] > 0 else None
 
 

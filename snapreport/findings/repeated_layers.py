@@ -83,7 +83,7 @@ def _lines(context: AdviceContext) -> np.ndarray:
     a profiler's trace has among its frames: ``nn.Module: Block_3``.
     """
     lines = context.lines
-    recording = context.snapshot.recording
+    recording = context.recording
     is_module = recording.frames["name"].str.starts_with("nn.Module: ").to_numpy()
     if not is_module.any():
         return lines
@@ -170,7 +170,7 @@ def _stacks_between_layers(context: AdviceContext, lines: pl.DataFrame) -> np.nd
     """Int64 stacks of the lines that make something of the inputs or the outputs of layers where these are called, all
     at one line: a U-Net that concatenates what a level's module reads. A layer's own function calls several.
     """
-    recording, stacks = context.snapshot.recording, lines.sort("first")["stack"].to_list()
+    recording, stacks = context.recording, lines.sort("first")["stack"].to_list()
     is_python = recorded_flags(recording) & PYTHON > 0
     # Outermost first: frames, and the functions they are in. C++ frames between them differ by operator.
     frames = {stack: [frame for frame in recording.stack(stack)[::-1] if is_python[frame]] for stack in stacks}

@@ -1,9 +1,9 @@
 """What the default run leaves out. ``python3 tests/run.py --all`` leaves out nothing.
 
-Everything takes 24 minutes on two cores, three quarters of them in one test in seven: those that open pages, run
-programs or go through recordings, each for one input after another. ``costly.txt`` lists these functions with the
-number of inputs that are kept, 0 for none; each function keeps others, so that most inputs are kept by some. In all
-other runs of pytest nothing is left out.
+Everything takes three times as long, most of it in those that open pages, run programs or go through recordings, each
+for one input after another. ``costly.txt`` lists these functions with the number of inputs that are kept, 0 for none;
+each function keeps others, so that most inputs are kept by some. A file that it lists keeps so many of its functions.
+In all other runs of pytest nothing is left out.
 
 ``python tests/breadth.py JUNIT`` makes proposals for it, from what
 ``python3 tests/run.py -n 3 --dist loadfile --junitxml=JUNIT tests`` has measured.
@@ -24,12 +24,17 @@ import pytest
 
 COSTLY = Path(__file__).parent / "costly.txt"
 IS_NARROW = os.environ.get("SNAPREPORT_BREADTH") == "narrow"
-MIN_SECONDS = 2
-"""Of all inputs of a function together, from which on some are left out."""
+SECONDS = 2
+"""For all inputs of a function together: those beyond are left out, but for the first."""
+
+
+def examples(count: int) -> int:
+    """How many of so many random examples of a test the default run tries."""
+    return count // 3 if IS_NARROW else count
 
 
 def kept_inputs() -> dict[str, int]:
-    """Functions ("test_a.py::test_b") and how many of their inputs the default run keeps."""
+    """Functions ("test_a.py::test_b") and how many of their inputs the default run keeps; of files, of functions."""
     lines = [line.split() for line in COSTLY.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
     return {function: int(count) for count, function in lines}
 
@@ -48,25 +53,28 @@ def leave_out(config: pytest.Config, items: list[pytest.Item]) -> None:
     by_function: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
         by_function[function_of(item)].append(item)
+    by_file: dict[str, list[list[pytest.Item]]] = defaultdict(list)
+    for function, inputs in by_function.items():
+        by_file[function.partition("::")[0]].append(inputs)
     out: set[pytest.Item] = set()
-    for function, kept in kept_inputs().items():
-        inputs = by_function[function]
-        if kept < len(inputs):
-            stay = chosen(function, len(inputs), kept)
-            out |= {item for number, item in enumerate(inputs) if number not in stay}
+    for name, kept in kept_inputs().items():
+        parts = [[item] for item in by_function[name]] if "::" in name else by_file[name]
+        if kept < len(parts):
+            stay = chosen(name, len(parts), kept)
+            out |= {item for number, part in enumerate(parts) if number not in stay for item in part}
     config.hook.pytest_deselected(items=[item for item in items if item in out])
     items[:] = [item for item in items if item not in out]
 
 
 def proposals(cases: Sequence[Any]) -> Iterator[str]:
-    """Lines of ``costly.txt``: a fifth of the inputs of each function that takes long, and at least two of six."""
+    """Lines of ``costly.txt``: as many inputs of each function as take ``SECONDS``, and at least one."""
     seconds: dict[str, list[float]] = defaultdict(list)
     for case in cases:
         file = str(case.get("classname")).partition(".")[0]
         seconds[f"{file}.py::{str(case.get('name')).partition('[')[0]}"].append(float(case.get("time")))
     for function, taken in sorted(seconds.items()):
-        kept = max(1 + (len(taken) > 5), round(len(taken) / 5))
-        if kept < len(taken) and sum(taken) > MIN_SECONDS:
+        kept = max(1, int(SECONDS * len(taken) / max(SECONDS, sum(taken))))
+        if kept < len(taken):
             yield f"{kept:2} {function}"
 
 

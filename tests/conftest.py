@@ -22,7 +22,7 @@ sys.setrecursionlimit(10_000)  # hypothesis and hostile pickles nest deeply; the
 # Derandomised, so that a failed run can be repeated; HYPOTHESIS_PROFILE=deep searches further.
 hypothesis.settings.register_profile(
     "default",
-    max_examples=30 if breadth.IS_NARROW else 60,
+    max_examples=breadth.examples(60),
     deadline=None,
     derandomize=True,
     database=None,

@@ -11,8 +11,8 @@ first that is not 0. Standard library only.
 ``--workflows`` runs the steps of .github/workflows instead, each job in a clean clone (tests/workflows.py; its options
 ``--skip TEXT`` and ``--pytest ARGUMENTS`` make that shorter).
 
-Functions that take long run with some of their inputs (tests/breadth.py); ``--all`` runs them with all, in twice the
-time. So do tests that are named.
+Functions that take long run with some of their inputs (tests/breadth.py); ``--all`` runs them with all, in three times
+the time. So do tests that are named.
 
 The recorder is tested on PyTorch's CUDA build over a driver that needs no GPU (tests/fakecuda), with one version, built
 once into that environment's folder; ``--all-torch`` uses the oldest that is supported, two more and the newest, and

@@ -8,6 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import breadth
 import corpus
 import numpy as np
 import pytest
@@ -64,7 +65,7 @@ SETTINGS = st.fixed_dictionaries({
 })  # fmt: skip
 
 
-@settings(max_examples=150, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=breadth.examples(150), phases=[Phase.explicit, Phase.generate])
 @given(STEPS, SETTINGS, st.sampled_from([120 * MIB, 250 * MIB, 1 << 40]))
 def test_equals_the_slow_allocator(steps: list[Any], chosen: dict[str, Any], capacity: int) -> None:
     # PyTorch frees blocks of max_split_size as whole segments, and asserts that they are; with larger segments for

@@ -7,6 +7,7 @@ import pickle
 from pathlib import Path
 from typing import Any
 
+import breadth
 import corpus
 import decoder
 import numpy as np
@@ -114,7 +115,7 @@ annotations = st.lists(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=breadth.examples(60))
 @given(annotations, st.lists(st.integers(0, 6), min_size=1, max_size=12))
 def test_spans_of_any_annotations(
     tmp_path_factory: pytest.TempPathFactory, given_: list[dict[str, Any]], gaps: list[int]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import allocator_oracle
+import breadth
 import corpus
 import generator
 import numpy as np
@@ -158,7 +159,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=breadth.examples(40))
 # Cut so that the trace has a request but no completion, and the block is still pending in the final state.
 @example([("a", 1, 0, 0)] * 3 + [("r", 1, 0, 0)], False, None, 2)
 @given(STEPS, st.booleans(), st.sampled_from([None, None, 20 * MIB, 40 * MIB]), st.sampled_from([None, 2, 10]))

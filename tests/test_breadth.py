@@ -16,7 +16,7 @@ def test_every_function_that_is_named_is_there() -> None:
     texts = {path.name: path.read_text(encoding="utf-8") for path in TESTS.glob("test_*.py")}
     for function in breadth.kept_inputs():
         file, _, name = function.partition("::")
-        assert re.search(rf"(?m)^ *(?:async )?def {name}\(", texts.get(file, "")), function
+        assert re.search(rf"(?m)^ *(?:async )?def {name or 'test_.*'}\(", texts.get(file, "")), function
 
 
 @pytest.mark.parametrize(("count", "kept"), [(5, 1), (26, 5), (13, 3), (7, 7), (132, 26)])
@@ -26,9 +26,9 @@ def test_as_many_as_said_and_others_for_each_function(count: int, kept: int) -> 
     assert set().union(*of_each) == set(range(count)), "each input by some"
 
 
-def test_proposals_keep_a_fifth_of_what_takes_long() -> None:
-    cases = [{"classname": "test_a", "name": f"test_slow[{n}]", "time": "1.5"} for n in range(20)]
+def test_proposals_keep_what_takes_two_seconds() -> None:
+    cases = [{"classname": "test_a", "name": f"test_slow[{n}]", "time": "0.6"} for n in range(20)]
     cases += [{"classname": "test_a", "name": f"test_pair[{n}]", "time": "4"} for n in range(2)]
     cases += [{"classname": "test_a", "name": f"test_quick[{n}]", "time": "0.01"} for n in range(50)]
     cases += [{"classname": "test_b.TestClass", "name": "test_alone", "time": "30"}]
-    assert [*breadth.proposals(cases)] == [" 1 test_a.py::test_pair", " 4 test_a.py::test_slow"]
+    assert [*breadth.proposals(cases)] == [" 1 test_a.py::test_pair", " 3 test_a.py::test_slow"]

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import breadth
 import corpus
 import pytest
 import strategies
@@ -94,7 +95,7 @@ def test_says_what_it_cannot_know(name: str, confidence: str, words: str | None)
     assert words is None or words in finding.basis, finding.basis
 
 
-@settings(max_examples=25, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=breadth.examples(25), phases=[Phase.explicit, Phase.generate])
 @given(strategies.snapshots, strategies.protocols)
 def test_any_snapshot_has_findings_without_errors(snapshot: Any, protocol: int) -> None:
     """However contradictory: findings are produced, are plain JSON and in order; each names an existing device and

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import breadth
 import corpus
 import numpy as np
 import oracle
@@ -138,7 +139,7 @@ def test_several_files(report_of: Callable[..., Path]) -> None:
         assert_written(report, index, device)
 
 
-@settings(max_examples=25)
+@settings(max_examples=breadth.examples(25))
 @given(strategies.snapshots, strategies.protocols)
 def test_random_traces(snapshot: Any, protocol: int) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import breadth
 import corpus
 import hypothesis.strategies as st
 import numpy as np
@@ -75,7 +76,7 @@ def test_queries_equal_predicates(name: str) -> None:
             assert found == query_oracle.expected(place, predicate), f"{query!r} on device {place.number} of {name}"
 
 
-@settings(max_examples=25)
+@settings(max_examples=breadth.examples(25))
 @given(snapshot=strategies.snapshots, seed=st.integers(0, 99))
 def test_random_snapshots(snapshot: Any, seed: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("query") / "random.pickle"
@@ -201,7 +202,7 @@ PIECES = [
 @example(["a("] * 900)
 @example(["-"] * 3000)
 @example(['"'] * 3001)
-@settings(max_examples=600)
+@settings(max_examples=breadth.examples(600))
 def test_nothing_but_query_errors(pieces: list[str]) -> None:
     """Whatever is typed is either read or refused with a position inside it."""
     text = "".join(pieces)

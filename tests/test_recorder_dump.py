@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import breadth
 import generator
 import hypothesis
 import pytest
@@ -51,7 +52,7 @@ def written(snapshot: dict[str, Any], folder: Path, compression: str = "none") -
 @hypothesis.given(
     st.lists(st.lists(event, max_size=7), max_size=3), st.lists(event, max_size=7), st.dictionaries(st.text(), values)
 )
-@hypothesis.settings(max_examples=60)
+@hypothesis.settings(max_examples=breadth.examples(60))
 def test_the_pickle_equals_the_object(
     tmp_path_factory: pytest.TempPathFactory, traces: list[Any], segments: list[Any], more: dict[str, Any]
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import breadth
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -33,7 +34,7 @@ class Recorded:
 
 @pytest.mark.parametrize(("deep", "at_once"), [(200, 1), (0, 1), (0, 13), (0, 1 << 20)])
 @given(STACKS, st.sets(st.integers(0, 4)))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=breadth.examples(100), deadline=None)
 def test_marked_frames_are_those_of_a_loop(deep: int, at_once: int, stacks: list[list[int]], marked: set[int]) -> None:
     recording: Any = Recorded(stacks)
     marks = np.isin(np.arange(5), list(marked))
@@ -50,7 +51,7 @@ def test_marked_frames_are_those_of_a_loop(deep: int, at_once: int, stacks: list
 
 @pytest.mark.parametrize("at_a_time", [1, 7, 1 << 20])
 @given(STACKS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=breadth.examples(60), deadline=None)
 def test_front_coded_stacks_are_the_stacks(at_a_time: int, stacks: list[list[int]]) -> None:
     offsets, frames = flat(stacks)
     recording: Any = SimpleNamespace(stack_offsets=offsets, stack_frames=frames)

@@ -8,6 +8,7 @@ import tracemalloc
 from pathlib import Path
 from typing import Any
 
+import breadth
 import corpus
 import pytest
 from hypothesis import given, settings
@@ -67,7 +68,7 @@ def traces(draw: st.DrawFn) -> list[list[dict[str, Any]]]:
     return made
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=breadth.examples(80), deadline=None)
 @given(traces(), st.sampled_from([4, 5]), st.sampled_from([64, 700, 1 << 20]), st.booleans())
 def test_any_entries(made: list[list[dict[str, Any]]], protocol: int, block: int, is_first: bool) -> None:
     """Also through files that end in the middle of an entry, and with later references to lists of the trace."""

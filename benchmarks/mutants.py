@@ -1,11 +1,11 @@
 """How many one-line changes of the code the tests notice: ``python -m benchmarks.mutants allocator --count 60``.
 
-Each mutant is one change of one operator, constant or condition in a copy of the package. Tests that call the changed
-function run against it until one fails; without recordings of ``../shared``, and without those that need a browser or
-another process. Which test calls what is recorded once for each file of tests, in the folder of ``--calls``. All tests
-are collected once: each mutant is a fork, in which functions get their changed code. What runs on import is changed on
-disk, and a new interpreter runs its tests. A test that fails without the change as well notices nothing. Survivors are
-printed: each is a missing test, or says the same as before.
+Each mutant is one change of one operator, constant or condition in a copy of the package. Tests that run the changed
+line do so against it until one fails; without recordings of ``../shared``, and without those that need a browser or
+another process. Which test runs which lines is recorded once for each file of tests, in the folder of ``--calls``. All
+tests are collected once: each mutant is a fork, in which functions get their changed code. What runs on import is
+changed on disk, and a new interpreter runs the tests of the lines that name it. A test that fails without the change as
+well notices nothing. Survivors are printed: each is a missing test, or says the same as before.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FunctionType
 
 # Imported before a process is forked for each file of tests, which imports only the package and these tests.
+import coverage
 import polars  # noqa: F401
 import pytest
 
@@ -43,7 +43,8 @@ NEEDS_MORE = re.compile(
 ARGUMENTS = ["-c", "tests/pytest.ini", "-x", "-p", "no:xdist"]
 MEMORY = 12 << 30
 """Bytes of address space for the tests of a mutant, some of which would fill the machine."""
-Calls = dict[str, tuple[float, set[tuple[str, str]]]]  # test: seconds, and the (file, function) that it calls
+Lines = dict[str, int]  # by file of the package: a bit for each line
+Calls = dict[str, tuple[float, Lines]]  # test: seconds, and the lines that it runs
 COMPARED: dict[type[ast.cmpop], type[ast.cmpop]] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn, ast.NotIn: ast.In,
@@ -89,16 +90,38 @@ def _annotations(node: ast.AST) -> Iterator[ast.AST]:
             yield from ast.walk(part)
 
 
-def function_at(source: str, line: int) -> str:
-    """The outermost function or method around a line, as in ``co_qualname``; "" for what runs when it is imported."""
-    for node in ast.parse(source).body:
-        for prefix, inner in [
-            ("", node),
-            *((f"{node.name}.", n) for n in getattr(node, "body", ()) if isinstance(node, ast.ClassDef)),
-        ]:
-            if isinstance(inner, ast.FunctionDef) and inner.lineno <= line <= (inner.end_lineno or line):
-                return prefix + inner.name
-    return ""
+def lines_of(folder: Path, path: Path, line: int) -> Lines:
+    """What a test runs if it needs the statement at a line: its own lines in a function, and for what runs on import
+    those that name it, in all files.
+    """
+    source = path.read_text(encoding="utf-8")
+    around = [n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.stmt) and n.lineno <= line <= _end(n)]
+    inner = around[-1]  # ast.walk goes from the outside inwards
+    functions = [node for node in around if isinstance(node, ast.FunctionDef)]
+    if functions and functions[0] is not inner:
+        last = inner.body[0].lineno - 1 if getattr(inner, "body", None) else _end(inner)  # type: ignore[attr-defined]
+        return {str(path.relative_to(folder)): _bits(range(inner.lineno, max(last, inner.lineno) + 1))}
+    if isinstance(around[0], ast.FunctionDef | ast.ClassDef):
+        names = [around[0].name]
+    else:
+        names = [n.id for n in ast.walk(around[0]) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)]
+    named = re.compile("|".join(rf"\b{name}\b" for name in names) or "$.")
+    found = {}
+    for other in folder.rglob("*.py"):
+        numbered = enumerate(other.read_text(encoding="utf-8").splitlines(), 1)
+        found[str(other.relative_to(folder))] = _bits(number for number, text in numbered if named.search(text))
+    if isinstance(inner, ast.FunctionDef):
+        found[str(path.relative_to(folder))] |= _bits(range(inner.lineno, _end(inner) + 1))
+    return {file: bits for file, bits in found.items() if bits}
+
+
+def _end(node: ast.stmt) -> int:
+    return node.end_lineno or node.lineno
+
+
+def _bits(numbers: Iterable[int]) -> int:
+    """Each number as a bit."""
+    return sum(1 << number for number in set(numbers))
 
 
 def codes(code: CodeType) -> Iterator[CodeType]:
@@ -132,32 +155,28 @@ def needs_more(item: pytest.Item) -> bool:
 
 
 class Recorder:
-    """A plugin of pytest that records which functions of the package each test calls."""
+    """A plugin of pytest that records which lines of the package each test runs."""
 
     def __init__(self, folder: Path) -> None:
         self.calls: Calls = {}
         self.failed: set[str] = set()
-        self._folder = f"{folder}{os.sep}"
-        self._seen: set[CodeType] = set()
-
-    def _called(self, frame: FrameType, _event: str, _argument: object) -> None:
-        self._seen.add(frame.f_code)
+        self._folder = folder
+        # Python's own sys.settrace takes minutes for tests whose oracles walk through all events.
+        self._coverage = coverage.Coverage(data_file=None, include=[f"{folder}/*"], messages=False)
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         items[:] = [item for item in items if not needs_more(item)]
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        self._seen.clear()
-        threading.settrace(self._called)
-        sys.settrace(self._called)
         began = time.process_time()
-        result = yield
+        with self._coverage.collect():
+            result = yield
         seconds = time.process_time() - began
-        sys.settrace(None)
-        own = [code for code in self._seen if code.co_filename.startswith(self._folder)]
-        functions = {(c.co_filename[len(self._folder) :], c.co_qualname.split(".<locals>")[0]) for c in own}
-        self.calls[item.nodeid] = (seconds, functions)
+        data = self._coverage.get_data()
+        ran = {str(Path(file).relative_to(self._folder)): data.lines(file) or [] for file in data.measured_files()}
+        self.calls[item.nodeid] = (seconds, {file: _bits(lines) for file, lines in ran.items()})
+        self._coverage.erase()
         return result
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -191,11 +210,11 @@ def record(file: str, into: Path, copy: Path) -> None:
     into.write_bytes(pickle.dumps(calls))
 
 
-def recorded_calls(copy: Path, known: Path) -> Calls:
+def recorded_calls(copy: Path, known: Path, patterns: list[str]) -> Calls:
     """What each test calls, from files in the folder ``known``; test files newer than theirs are run."""
     known.mkdir(parents=True, exist_ok=True)
     calls: Calls = {}
-    for path in sorted((copy / "tests").glob("test_*.py")):
+    for path in sorted({path for pattern in patterns for path in (copy / "tests").glob(f"test_{pattern}.py")}):
         part = known / f"{path.stem}.pickle"
         if not part.exists() or part.stat().st_mtime < path.stat().st_mtime:
             part.write_bytes(pickle.dumps({}))  # what it stays if the tests take too long
@@ -206,9 +225,9 @@ def recorded_calls(copy: Path, known: Path) -> Calls:
     return calls
 
 
-def tests_of(calls: Calls, file: str, function: str, seconds: float) -> list[str]:
-    """Tests that call a function of a file, or anything of it (""): the quickest, as many as take so long, by file."""
-    calling = {t for t, (_, called) in calls.items() if any(f == file and g == (function or g) for f, g in called)}
+def tests_of(calls: Calls, lines: Lines, seconds: float) -> list[str]:
+    """Tests that run any of these lines: the quickest, as many as take so long, by file."""
+    calling = {test for test, (_, ran) in calls.items() if any(ran.get(file, 0) & bits for file, bits in lines.items())}
     # What a test of a file has computed, others of it may share.
     beside = {test.partition("::")[0] for test in calling}
     chosen: dict[str, list[str]] = {}
@@ -273,11 +292,10 @@ class Trials:
 
     def _noticed(self, path: Path, line: int, changed: ast.Module) -> tuple[int, str | None]:
         """(tests that were run, which of them failed)."""
-        file = str(path.relative_to(self._copy / "snapreport"))
-        function = function_at(path.read_text(encoding="utf-8"), line)
-        swaps = changed_functions(path, changed) if function else []
+        lines = lines_of(self._copy / "snapreport", path, line)
+        swaps = changed_functions(path, changed)
         while True:
-            tests = tests_of(self._calls, file, function if swaps else "", self._options.seconds)
+            tests = tests_of(self._calls, lines, self._options.seconds)
             if not tests:
                 return 0, None
             by = self._run(tests, swaps) if swaps else self._run_imported(tests, path, changed)
@@ -328,6 +346,9 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=60, help="how many of each, chosen at random; default 60")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--files", nargs="*", default=[], help="of these files alone")
+    parser.add_argument(
+        "--tests", nargs="*", default=["[!b]*", "b[!r]*"], help="of files: jobs*; default all without browser"
+    )
     parser.add_argument("--seconds", type=float, default=60, help="of processor time, for a mutant's tests; default 60")
     parser.add_argument("--calls", type=Path, default=Path(tempfile.gettempdir()) / "snapreport-calls")
     parser.add_argument("--verbose", action="store_true", help="print the test that noticed each of the others")
@@ -344,7 +365,7 @@ def main() -> None:
             "SNAPREPORT_REAL_SNAPSHOTS": nowhere,
             "SNAPREPORT_RECORDED": nowhere,
         }
-        calls = recorded_calls(copy, options.calls.resolve())
+        calls = recorded_calls(copy, options.calls.resolve(), options.tests)
         trials = Trials(options, copy, calls)
         files = sorted({f"tests/{test.partition('::')[0].rpartition('/')[2]}" for test in calls})
         pytest.main([*ARGUMENTS, "-s", *files], plugins=[trials])

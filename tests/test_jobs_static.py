@@ -42,7 +42,7 @@ def decoded(uri: str) -> np.ndarray:
 
 def test_the_picture_has_the_cells() -> None:
     cells = np.array([[101, 401, 201], [0, 301, 101], [101, 401, 401]])
-    picture = heat_picture(heat_of_cells(cells), 3)
+    picture = heat_picture(heat_of_cells(cells))
     assert picture is not None and (picture.low, picture.high, picture.note) == ("0", "400 MiB", "")
     levels = decoded(picture.uri)
     assert levels.shape == (3, 3) and levels[1, 0] == 0, "not recorded"
@@ -54,7 +54,7 @@ def test_the_picture_has_the_cells() -> None:
 def test_one_rank_among_thousands_is_seen_and_takes_no_colours() -> None:
     cells = np.full((4096, 64), 91) + np.arange(64)
     cells[2345, 40] = 1020
-    picture = heat_picture(heat_of_cells(cells), 4096)
+    picture = heat_picture(heat_of_cells(cells))
     assert picture is not None and "up to 1019 MiB" in picture.note and "16 ranks a row" in picture.title
     levels = decoded(picture.uri)
     assert levels.shape == (256, 64) and len(picture.uri) < 20_000
@@ -62,8 +62,7 @@ def test_one_rank_among_thousands_is_seen_and_takes_no_colours() -> None:
 
 
 def test_nothing_recorded_has_no_picture() -> None:
-    assert heat_picture(heat_of_cells(np.zeros((2, 3))), 2) is None
-    assert heat_picture(Heat(1, None, []), 0) is None
+    assert heat_picture(heat_of_cells(np.zeros((2, 3)))) is None
 
 
 @pytest.mark.parametrize("oom", [None, 1])

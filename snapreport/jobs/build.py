@@ -207,7 +207,7 @@ def _whole(job: Job, details: Sequence[Detail], options: PageOptions, note: str)
         sections.extra["job"] = content.manifest
 
     def summary(of_details: Summary) -> Summary:
-        whole = job_summary(job, of_details, details, heat_picture(content.heat, len(job.rows)), note)
+        whole = job_summary(job, of_details, details, heat_picture(content.heat), note)
         return replace(whole, refresh_seconds=options.refresh_seconds)
 
     return Whole(summary, add)

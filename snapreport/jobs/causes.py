@@ -29,7 +29,7 @@ from snapreport.timeline.own_code import LAUNCHED_FROM
 EQUAL = 0.02
 """Two ratios are equal if they differ by less; sizes of one stack vary less between ranks of equal work."""
 EXACT = 0.0005
-"""Of ratios that are equal, the factor is one that many sizes have to within this."""
+"""The factor is the ratio that most bytes have to within this."""
 EXPLAINED = 0.95
 """Minimum share of the excess in stacks that follow the rule."""
 OWN_ACTIVATIONS = 0.8
@@ -92,7 +92,7 @@ class Comparison:
         self.is_named = (stack_ids != int(EMPTY, 16)) & (self.category != "workspace")
         self.is_state = np.isin(self.category, _STATE)
         self.more = self.most - self.expected
-        self.peak = float(max(self.digest.peak_allocated, 1))
+        self.peak = float(self.digest.peak_allocated)
         # What others lack may be there, but too small to be in their digests.
         is_listed = (self.expected > 0) | (self.most > UNLISTED * self.peak)
         self.is_change = self.is_named & is_listed & (np.abs(self.more) > NEGLIGIBLE * self.peak)
@@ -163,15 +163,8 @@ def _larger(compared: Comparison) -> Cause | None:
     if not is_larger.any():
         return None
     ratios = sorted(set(compared.times[is_larger].tolist()))
-    exactly = [np.abs(compared.times / ratio - 1) < EXACT for ratio in ratios]
-    explained = [
-        (
-            float(compared.more[is_larger & _has_factor(compared, ratio)].sum()),
-            float(compared.more[is_larger & exact].sum()),
-        )
-        for ratio, exact in zip(ratios, exactly, strict=True)
-    ]
-    best = ratios[explained.index(max(explained))]
+    exactly = [is_larger & (np.abs(compared.times / ratio - 1) < EXACT) for ratio in ratios]
+    best = ratios[int(np.argmax([compared.more[exact].sum() for exact in exactly]))]
     scores = _scores_ratio(compared)
     for factor in dict.fromkeys((best, scores**0.5)):
         if factor < 1 + 2 * EQUAL:

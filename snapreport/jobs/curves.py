@@ -34,7 +34,7 @@ def time_curve(timeline: DeviceTimeline, points: int = POINTS) -> DigestCurve:
     without an event has the value after the last event before it.
     """
     clock = clock_of(timeline.events)
-    if clock is None or not len(clock):
+    if clock is None:
         nothing = np.zeros(0, np.int64)
         return DigestCurve(nothing, nothing, dict.fromkeys(METRICS, nothing))
     first, last = int(clock[0]), int(clock[-1])
@@ -47,7 +47,7 @@ def time_curve(timeline: DeviceTimeline, points: int = POINTS) -> DigestCurve:
 
 def _edges(count: int, points: int) -> np.ndarray:
     columns = min(points, count)
-    return (np.arange(columns + 1) * count) // max(columns, 1)
+    return (np.arange(columns + 1) * count) // columns
 
 
 def _highest(
@@ -60,13 +60,9 @@ def _highest(
         "unused": np.maximum(timeline.reserved - timeline.allocated, 0),
     }
     # maximum.reduceat takes pairs: [begin, end), and the gap between two columns, which is dropped.
-    length = len(timeline.allocated)
-    begin, end = np.clip(begin, 0, length - 1), np.clip(end, 1, length)
     pairs = np.column_stack((begin, end)).ravel()
 
     def reduced(curve: np.ndarray) -> np.ndarray:
-        if not len(pairs):
-            return np.zeros(0, np.int64)
         padded = np.append(curve, curve[-1])
         return np.maximum(np.maximum.reduceat(padded, pairs)[::2], 0).astype(np.int64)
 

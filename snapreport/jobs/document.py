@@ -85,7 +85,7 @@ def job_document(job: Job, details: Sequence[Detail] = (), links: Sequence[str] 
             }
             for axis in heat.axes
         ],
-        "metrics": list(next(iter(heat.axes)).cells) if heat.axes else [],
+        "metrics": list(heat.axes[0].cells),
         "heat_scale": heat.scale,
         "origin_us": heat.origin_us,
         "detail": [asdict(detail) for detail in details],
@@ -192,8 +192,6 @@ def _words(job: Job, number: dict[int, int]) -> dict[str, Any]:
 
 def _shown_stacks(job: Job) -> np.ndarray:
     """Stacks of the report, most bytes on any rank first; always includes those that make an outlier."""
-    if not len(job.stacks):
-        return np.zeros(0, np.int64)
     order = np.argsort(-job.stack_bytes.max(axis=0), kind="stable")
     needed = {stack for outlier in job.outliers for stack, *_ in outlier.stacks}
     return np.array([i for place, i in enumerate(order.tolist()) if place < MOST_STACKS or i in needed], np.int64)
@@ -261,8 +259,6 @@ def _category_columns(job: Job, categories: list[str]) -> list[Column]:
 
 def _stack_columns(job: Job, shown: np.ndarray, categories: list[str]) -> list[Column]:
     table = job.stack_bytes[:, shown].astype(np.int64)  # rows by stacks
-    if not table.size:
-        table = np.zeros((max(len(job.rows), 1), 0), np.int64)
     most = table.max(axis=0)
     levels = -(-table * STACK_LEVELS // np.maximum(most, 1))
     category = [job.stacks[int(i)].category for i in shown]

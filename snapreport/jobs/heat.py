@@ -34,7 +34,7 @@ class HeatAxis(Struct, frozen=True, eq=False):
 
 
 class Heat(Struct, frozen=True, eq=False):
-    """scale: bytes per level. origin_us: µs since the epoch of time 0, None without times."""
+    """scale: bytes per level. origin_us: µs since the epoch of time 0, None without times. axes: at least one."""
 
     scale: int
     origin_us: int | None
@@ -44,9 +44,8 @@ class Heat(Struct, frozen=True, eq=False):
 def heat_of(job: Job) -> Heat:
     """The matrices of a job, read from its digests one after the other."""
     highest = np.maximum([digest.highest_reserved for digest in job.digests], job.peaks)
-    most = max(1, int(highest.max(initial=1)))
-    scale = max(-(-clipped_end(highest) // (LEVELS - 1)), -(-most // MOST_LEVEL), 1)
-    columns = max(1, min(MOST_COLUMNS, MOST_CELLS // max(len(job.rows), 1)))
+    scale = max(-(-clipped_end(highest) // (LEVELS - 1)), -(-int(highest.max(initial=1)) // MOST_LEVEL))
+    columns = max(1, min(MOST_COLUMNS, MOST_CELLS // len(job.rows)))
     axes = [_step_axis(job, columns), *_time_axis(job, columns)]
     found = [axis for axis in axes if len(axis.first)]
     if not found:
@@ -136,8 +135,6 @@ def _fill(axis: HeatAxis, row: int, curve: DigestCurve, first: np.ndarray, last:
     begin = np.searchsorted(last, axis.first, "left")
     end = np.searchsorted(first, axis.last, "right")
     has = end > begin
-    if not has.any():
-        return
     pairs = np.column_stack((begin[has], end[has])).ravel()
     for metric, cells in axis.cells.items():
         values = np.append(curve.values[metric], 0)

@@ -36,12 +36,11 @@ class HeatPicture(Struct, frozen=True):
     note: str
 
 
-def heat_picture(heat: Heat, ranks: int) -> HeatPicture | None:
-    """Allocated memory on the first axis of a heat map, rank by rank downwards; None if it has no cells."""
-    axis = heat.axes[0] if heat.axes else None
-    if axis is None or not ranks or not len(axis.first):
-        return None
+def heat_picture(heat: Heat) -> HeatPicture | None:
+    """Allocated memory on the first axis of a heat map, rank by rank downwards; None if nothing was recorded."""
+    axis = heat.axes[0]
     cells = axis.cells["allocated"].astype(np.int64)
+    ranks = len(cells)
     known = cells > 0
     if not known.any():
         return None

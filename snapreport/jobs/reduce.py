@@ -45,10 +45,11 @@ class FirstOom(Struct, frozen=True):
 
 
 class Job(Struct, frozen=True, eq=False, dict=True):
-    """A job. rows: ascending by rank. left_out: files of the same ranks that are older than those compared. world_size:
-    None if not recorded. left_out_sources: their names in their digests, by path. undecided: how many of them are not
-    known to be older. report_names: of the ranks' own reports, by path. run, restart: the run and its attempt, where
-    the recordings state it; restarts: for each other attempt, rank and whether memory ran out for each of its files.
+    """A job. rows: ascending by rank, at least one. left_out: files of the same ranks that are older than those
+    compared. world_size: None if not recorded. left_out_sources: their names in their digests, by path. undecided: how
+    many of them are not known to be older. report_names: of the ranks' own reports, by path. run, restart: the run and
+    its attempt, where the recordings state it; restarts: for each other attempt, rank and whether memory ran out for
+    each of its files.
     """
 
     rows: list[Row]
@@ -95,8 +96,7 @@ class Job(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def stack_ids(self) -> np.ndarray:
         """UInt64 identities of all stacks of all rows, ascending."""
-        ids = [row.packed.stack_ids for row in self.rows]
-        return np.unique(np.concatenate(ids)) if ids else np.zeros(0, np.uint64)
+        return np.unique(np.concatenate([row.packed.stack_ids for row in self.rows]))
 
     @cached_property
     def stacks(self) -> list[DigestStack]:
@@ -170,13 +170,11 @@ class Job(Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def worst(self) -> int:
         """The row that ran out of memory first, otherwise the one with the largest peak."""
-        return self.ooms[0].row if self.ooms else int(np.argmax(self.peaks)) if len(self.rows) else -1
+        return self.ooms[0].row if self.ooms else int(np.argmax(self.peaks))
 
     @cached_property
     def typical(self) -> int:
         """The row whose peak is the median of the largest group; an outlier is not typical."""
-        if not self.rows:
-            return -1
         outliers = {outlier.row for outlier in self.outliers}
         rows = max(self.groups, key=lambda group: len(group.rows)).rows
         rows = [row for row in rows if row not in outliers and row != self.worst] or rows

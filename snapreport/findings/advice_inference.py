@@ -216,8 +216,6 @@ def _late_outputs(context: AdviceContext) -> np.ndarray:
     kept &= ~growing_lines(context)
     kept[extended_results(context)] = False
     rows = np.flatnonzero(kept & (stack > 0) & is_among(context.phases.innermost, (FORWARD, NONE))[stack])
-    if not len(rows):
-        return mask
     table = context.table(rows, generation=_generations(context)[rows])
     table = table.group_by("stack", "generation").agg(
         pl.col("born").min(), soonest=pl.col("freed").min(), freed=pl.col("freed").max()

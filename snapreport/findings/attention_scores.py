@@ -157,8 +157,6 @@ def _by_shape(
     other = context.remember_of_stacks(("in module", _OTHER), lambda: _in_module(context, _OTHER))[stack]
     usable = direct[stack] & where[stack] & ~other & (size >= 1 << 16)
     rows = np.flatnonzero(usable)
-    if len(rows) < 3:
-        return found
     first, second = rows[:-1], rows[1:]
     candidate = (caller[stack[first]] == caller[stack[second]]) & (second - first <= 4) & (size[first] == size[second])
     # Without a backward pass scores go within their call. What outlives it is a cache that grows by concatenation.
@@ -289,8 +287,6 @@ def _neighbours(
     only what is as large is a matrix of scores, or half as large: autocast's copy of a softmax in 32 bits.
     """
     found = np.zeros(len(context.size), bool)
-    if not len(centres):
-        return found
     stack, size = context.stack[births], context.size[births]
     function, is_direct = caller[stack], direct[stack]
     scores, of = size[centres], function[centres]

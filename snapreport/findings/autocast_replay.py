@@ -179,9 +179,7 @@ def _of_scores(context: AdviceContext, table: pl.DataFrame) -> np.ndarray:
     written = attention.written if attention.is_recorded else attention.written | attention.math
     mine = written[table["row"].to_numpy()] & table["is_kept"].to_numpy()
     found = np.zeros(len(table))
-    rows = table.filter(pl.Series(mine)).with_columns(number=pl.int_range(pl.len()))
-    if not len(rows):
-        return found
+    rows = table.filter(pl.Series(mine))
     # A dropout's mask is a quarter of them.
     large = rows.filter(pl.col("size") * 2 > pl.col("size").max().over("run"))
     large = large.with_columns(

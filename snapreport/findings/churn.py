@@ -122,7 +122,7 @@ def _run_start(frees: np.ndarray, place: int) -> int:
 def _runs(frees: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(first, last) places in ``frees`` of every run of events that follow each other directly."""
     breaks = np.flatnonzero(np.diff(frees) > 1)
-    return np.append(0, breaks + 1)[: len(frees)], np.append(breaks, len(frees) - 1)[: max(len(frees), 0)]
+    return np.append(0, breaks + 1)[: len(frees)], np.append(breaks, len(frees) - 1)[: len(frees)]
 
 
 def _retries(timeline: DeviceTimeline, frees: np.ndarray) -> int:
@@ -130,8 +130,6 @@ def _retries(timeline: DeviceTimeline, frees: np.ndarray) -> int:
 
     More than was ever reserved may not fit the device. Below that, releases are the program's own decision.
     """
-    if not len(frees):
-        return 0
     first, last = _runs(frees)
     following = frees[last] + 1
     inside = following < len(timeline.events)
@@ -279,7 +277,7 @@ def _stall(timeline: DeviceTimeline, frees: np.ndarray) -> int | None:
         return None
     clock = times.to_numpy().astype(np.int64)
     after = action_codes(timeline.events)[frees] == ACTIONS.index("segment_free")
-    begins = np.where(after, frees, np.maximum(frees - 1, 0))
+    begins = np.where(after, frees, frees - 1)
     ends = np.minimum(begins + 1, len(clock) - 1)
     return int(np.maximum(0, clock[ends] - clock[begins])[after | (frees > 0)].sum())
 

@@ -80,10 +80,9 @@ def _given_up(context: AdviceContext, grown: np.ndarray, group: np.ndarray) -> l
         n=pl.len(), bytes=pl.col("size").sum(), end=pl.col("born").max(), freed=pl.col("freed").min()
     )
     attempts = attempts.filter((pl.col("n") >= _MIN_TENSORS) & (pl.col("bytes") >= MIN_BYTES))
-    if not len(attempts):
-        return []
-    born = np.sort(context.born[context.born >= 0])
-    row = np.argsort(context.born, kind="stable")[-len(born) :] if len(born) else born
+    row = np.flatnonzero(context.born >= 0)
+    row = row[np.argsort(context.born[row], kind="stable")]
+    born = context.born[row]
     halves = pl.DataFrame(
         {"stack": context.stack[row], "size": 2 * context.size[row], "passes": passes[born], "next": born}
     )

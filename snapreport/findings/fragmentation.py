@@ -217,15 +217,12 @@ def joined_bytes(state: State, request: Request) -> int:
 
     Expandable segments join free ranges at the ends of neighbours. A block in use between two ranges still parts them.
     """
-    own = usable_segments(state, request)
-    rows = np.flatnonzero(own)
-    if not len(rows):
-        return 0
+    rows = np.flatnonzero(usable_segments(state, request))
     blocks = state.blocks.filter(pl.col("segment").is_in(rows.tolist()))
     free = (blocks["allocation"] < 0).to_numpy()
     size = np.where(free, blocks["size"].to_numpy(), 0)
     runs = np.cumsum(~free)
-    return int(np.bincount(runs, size).max())
+    return int(np.bincount(runs, size).max(initial=0))
 
 
 def _remedy(expandable: bool | None, joined: int, request: Request) -> str:

@@ -63,9 +63,7 @@ def growth_of(levels: np.ndarray, least: float) -> Growth | None:
         if added[end] and not size / _MAX_GROWTH_RATIO <= added[end] <= size * _MAX_GROWTH_RATIO:
             added[end] = 0
     at = np.flatnonzero(added)
-    if not len(at) or added.sum() < least:
-        return None
-    if len(at) < 2 or (len(at) == 2 and not at[0]):  # warm-up, and one
+    if added.sum() < least or len(at) < 2 or (len(at) == 2 and not at[0]):  # warm-up, and one
         return None
     gaps, after = np.diff(at), len(added) - 1 - int(at[-1])
     count = len(at) + int(round(added[-1] / size) == 2)  # what two steps add: the trace ends before the second is over
@@ -121,5 +119,5 @@ def _growth(status: Literal["grows", "suspect"], added: np.ndarray, at: np.ndarr
     two = np.diff(parts) == 2
     if len(parts) >= FEWEST_GROWTHS and two[1:].all() and parts[1] <= 2:
         sizes, begins = np.add.reduceat(sizes, parts), at[parts]
-    every = max(1, round(float(np.median(np.diff(begins)))))
+    every = round(float(np.median(np.diff(begins))))
     return Growth(status, count, at, float(np.median(sizes)) / every, every)

@@ -37,7 +37,7 @@ def layer_count(context: AdviceContext, rows: np.ndarray, passes: int) -> int:
         context.table(mine)
         .group_by("stack")
         .agg(
-            n=pl.len().cast(pl.Int64) // max(1, passes),
+            n=pl.len().cast(pl.Int64) // passes,
             bytes=pl.col("size").sum(),
             first=pl.col("born").min(),
             last=pl.col("born").max(),

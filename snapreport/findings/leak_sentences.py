@@ -164,7 +164,7 @@ def leak_detail(
             sentence("When memory ran out, {} of the {} allocated came from it.", bytes_part(held), bytes_part(total))
         )
     elif evidence["device_limit"] > timeline.peak_bytes and not is_cache:
-        more = int((evidence["device_limit"] - timeline.peak_bytes) // max(1, all_leaks))
+        more = int((evidence["device_limit"] - timeline.peak_bytes) // all_leaks)
         lines.append(
             sentence(
                 "Memory runs out after {} more {unit}s at {} each.", count_text(more), bytes_part(all_leaks), unit=unit

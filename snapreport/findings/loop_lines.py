@@ -72,7 +72,7 @@ def _heads(stack: np.ndarray, counts: np.ndarray) -> np.ndarray:
 def _is_regular(at: np.ndarray, births: int) -> bool:
     """``at``: of all ``births``, the numbers of those of one stack."""
     gaps = np.diff(np.append(at, births))
-    if at[-1] + np.median(gaps) - at[0] < _MIN_COVERED * births:
+    median = float(np.median(gaps))
+    if at[-1] + median - at[0] < _MIN_COVERED * births:
         return False
-    median = max(1.0, float(np.median(gaps)))
     return float(np.mean((gaps >= median / 2) & (gaps <= 2 * median))) >= _MIN_REGULAR

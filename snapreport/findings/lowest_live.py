@@ -30,8 +30,8 @@ def lowest_live(allocations: pl.DataFrame, stacks: np.ndarray, bounds: np.ndarra
     stretches, owner, position = len(bounds) - 1, key // span, key % span
     # The bytes live when a stretch begins; then the lowest total within it.
     entry = np.searchsorted(key, (np.arange(len(stacks))[:, None] * span + bounds[:-1]).ravel(), "right") - 1
-    own = (entry >= 0) & (owner[np.maximum(entry, 0)] == np.repeat(np.arange(len(stacks)), stretches))
-    result = np.where(own, total[np.maximum(entry, 0)], 0)
+    own = (entry >= 0) & (owner[entry] == np.repeat(np.arange(len(stacks)), stretches))
+    result = np.where(own, total[entry], 0)
     column = np.searchsorted(bounds, position, "right") - 1
     inside = (column >= 0) & (column < stretches)
     cell = (owner * stretches + column)[inside]  # ascending, as the keys are

@@ -53,7 +53,7 @@ def repeated_layers(context: AdviceContext, activation: np.ndarray, passes: int)
         .agg(n=pl.len(), bytes=pl.col("size").sum(), first=pl.col("born").min(), last=pl.col("born").max())
     )
     # What a line makes once in each of several forward passes, such as its logits, belongs to no layer.
-    lines = lines.filter(pl.col("n") > max(1, passes)).sort("first")
+    lines = lines.filter(pl.col("n") > passes).sort("first")
     if not len(lines):
         return None
     furthest = lines["last"].cum_max().shift(1, fill_value=-1)

@@ -213,7 +213,7 @@ def _troughs(allocated: np.ndarray) -> np.ndarray:
     low = np.minimum.reduceat(allocated, starts)
     # A leak must not hide the cycles that it adds to, so they are measured against the line of the lows: from the
     # lowest of the first fifth to the lowest of the last.
-    fifth = max(1, len(low) // 5)
+    fifth = len(low) // 5
     line = np.linspace(low[:fifth].min(), low[-fifth:].min(), len(low))
     high, low = high - line, low - line
     need = float(_MIN_SWING * (high.max() - low.min()))

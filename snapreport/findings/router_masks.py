@@ -25,7 +25,7 @@ def router_masks(context: AdviceContext) -> np.ndarray:
     in_module = (context.phases.innermost == FORWARD)[every.stack]
     cast = np.flatnonzero(is_cast(context, 2) & in_module & (every.size >= 2 * _MIN_BYTES))
     lines, count = np.unique(every.stack[cast], return_counts=True)
-    if not len(lines) or count.max() < _FEWEST_LAYERS:
+    if count.max(initial=0) < _FEWEST_LAYERS:
         return found
     function = context.function_of_frame[context.innermost(_TORCH)]
     inside = np.isin(function[context.stack], function[lines[count >= _FEWEST_LAYERS]]) & context.has_python

@@ -31,7 +31,7 @@ def select(timeline: DeviceTimeline, mask: np.ndarray, functions: Sequence[str] 
         groups = (
             chosen.group_by("stack", "size").agg(pl.col("size").sum().alias("bytes")).sort("bytes", "stack", "size")
         )
-        remaining = groups.tail(max(1, len(groups) // 2)) if len(groups) > 1 else groups.head(0)
+        remaining = groups.tail(len(groups) // 2)
         mask = np.zeros(len(mask), bool)
         mask[chosen.join(remaining, on=["stack", "size"], how="semi")["row"].to_numpy()] = True
         query = query_of(timeline, mask, functions)

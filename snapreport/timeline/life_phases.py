@@ -134,7 +134,6 @@ def life_phases(events: pl.DataFrame, table: pl.DataFrame, phases: StackPhases) 
         (born == OPTIMIZER_STEP) & is_same & ((forward[alloc] < forward[-1]) | (freed == OPTIMIZER_STEP) & own_frees)
     )
     next_event = np.minimum.accumulate(np.where(counts, positions, after_last)[::-1])[::-1]
-    at = np.maximum(alloc, 0)
     return LifePhases(
         born.astype(np.uint8),
         freed.astype(np.uint8),
@@ -142,7 +141,7 @@ def life_phases(events: pl.DataFrame, table: pl.DataFrame, phases: StackPhases) 
         engine,
         int(running[-1]),
         own_frees,
-        before=np.where(alloc >= 0, running[at], NONE).astype(np.uint8),
-        after=np.where(alloc >= 0, np.append(phase, np.uint8(NONE))[next_event[at]], NONE).astype(np.uint8),
+        before=np.where(alloc >= 0, running[alloc], NONE).astype(np.uint8),
+        after=np.where(alloc >= 0, np.append(phase, np.uint8(NONE))[next_event[alloc]], NONE).astype(np.uint8),
         next_event=next_event,
     )

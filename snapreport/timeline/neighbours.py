@@ -24,8 +24,7 @@ def containing(start: np.ndarray, length: np.ndarray, address: np.ndarray) -> np
     if not len(start):
         return np.full(len(address), -1, np.int64)
     row = np.searchsorted(start, address, "right").astype(np.int64) - 1
-    at = np.maximum(row, 0)
-    return np.where((row >= 0) & (address - start[at] < length[at].astype(np.uint64)), row, -1)
+    return np.where((row >= 0) & (address - start[row] < length[row].astype(np.uint64)), row, -1)
 
 
 class Lifetimes:
@@ -45,7 +44,7 @@ class Lifetimes:
         begins = begin[self._row].astype(np.int64)
         never = np.iinfo(np.int64).max
         self._end = np.where(end[self._row] < 0, never, end[self._row].astype(np.int64))
-        self._unit = int(max(begins.max(initial=0), 0)) + 2
+        self._unit = int(begins.max(initial=0)) + 2
         self._key = rank * self._unit + begins + 1
         if (np.diff(self._key) < 0).any():
             order = np.argsort(self._key, kind="stable")

@@ -49,8 +49,8 @@ def _running(metadata: RecorderMetadata, clock: np.ndarray, born: np.ndarray) ->
         running = pl.concat([running, silent]).sort("time_us", maintain_order=True)
     times, codes = (running[name].to_numpy() for name in ("time_us", "code"))
     # A mark has the time before anything that follows it, so an allocation in the same microsecond comes after it.
-    mark = np.searchsorted(times, clock[np.maximum(born, 0)], "right") - 1
-    code = np.where((born >= 0) & (mark >= 0), codes[np.maximum(mark, 0)], 0)
+    mark = np.searchsorted(times, clock[born], "right") - 1
+    code = np.where((born >= 0) & (mark >= 0), codes[mark], 0)
     return metadata.modules["module"].gather(code).replace({"": None})
 
 

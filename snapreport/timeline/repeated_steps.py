@@ -65,7 +65,7 @@ def _steps(
     begins, finishes = metadata.pauses["begin_us"].to_numpy(), metadata.pauses["end_us"].to_numpy()
     pause = np.searchsorted(begins, times[born], "left") - 1
     if noted_us is None:
-        paused = (pause >= 0) & (times[born] <= finishes[np.maximum(pause, 0)])
+        paused = (pause >= 0) & (times[born] <= finishes[pause])
     else:
         paused = ~np.isin(number, np.searchsorted(ends, noted_us, "left"))
     starts = np.flatnonzero(np.diff(number, prepend=-1))

@@ -25,7 +25,7 @@ def input_batches(e: Evidence) -> np.ndarray:
     No phase is running then; it is live in the forward pass, no backward pass frees it, and the same line makes it in
     at least two steps. Older batches than two steps are freed: a line whose tensors live longer collects them.
     """
-    after = e.lives.next_event[np.maximum(e.alloc, 0)]
+    after = e.lives.next_event[e.alloc]
     waits = (e.free < 0) | (e.free > after)
     mine = (e.alloc >= 0) & (e.stack > 0) & (e.lives.born == NONE) & (e.lives.before != FORWARD) & waits
     mine &= (e.lives.after == FORWARD) & (np.isin(e.lives.freed, (NONE, FORWARD)) if e.lives.own_frees else True)

@@ -45,14 +45,12 @@ def _fixed(record: DeviceRecord, events: np.ndarray, action: np.ndarray) -> pl.D
     makes = action[events] == _ALLOC
     same_as_next = np.zeros(len(events), bool)
     same_as_next[:-1] = address[1:] == address[:-1]
-    same_as_previous = np.zeros(len(events), bool)
-    same_as_previous[1:] = same_as_next[:-1]
-    after_make = same_as_previous & np.concatenate(([False], makes[:-1]))[: len(events)]
+    after_make = np.zeros(len(events), bool)
+    after_make[1:] = (same_as_next & makes)[:-1]
 
     starts = np.flatnonzero(makes)
     older = np.flatnonzero(~makes & ~after_make)  # freed, and allocated before the trace
-    following = np.minimum(starts + 1, max(len(events) - 1, 0))
-    ended = np.where(same_as_next[starts], events[following] if len(events) else 0, -1)
+    ended = np.where(same_as_next[starts], np.append(events[1:], -1)[starts], -1)
     final_address = final["address"].to_numpy()
     is_open = ended < 0
     stays = is_open & np.isin(address[starts], final_address)

@@ -11,10 +11,12 @@ from xml.etree import ElementTree
 import corpus
 import pytest
 from cli import in_process as run
+from msgspec.structs import replace
 from planted import path_of, planted, rewritten
 from scripted import MIB, Script
 
 import snapreport
+from snapreport.contracts.check import Check
 from snapreport.findings.gate import check
 from snapreport.findings.gate_rules import Growth, Rules
 from snapreport.report.gate_output import check_junit, check_markdown
@@ -201,6 +203,13 @@ def test_too_few_steps_are_no_pass() -> None:
     assert [(c["passed"], c["status"]) for c in document["checks"]] == [(False, "unknown")]
     suite = ElementTree.fromstring(run("check", str(path), "--fail-on", "leak", "--junit", "-").out).find("testsuite")
     assert (suite.get("failures"), suite.get("errors")) == ("0", "1") and suite.find("testcase/error") is not None
+
+
+def test_no_rule_passes_that_the_recording_cannot_decide() -> None:
+    sure = Check("fits", "a.pickle", "cuda:0", True, "cuda:0 runs", 1, 2)
+    assert (sure.passed, sure.status) == (True, "passed")
+    unsure = replace(sure, unknown="its start was lost")
+    assert (unsure.passed, unsure.status) == (False, "unknown")
 
 
 def test_what_is_broken_is_broken_whatever_else_is_unknown() -> None:

@@ -27,6 +27,7 @@ class Check(Struct):
     status: Status = "passed"
 
     def __post_init__(self) -> None:
+        self.passed = self.passed and not self.unknown
         self.status = "unknown" if self.unknown else "passed" if self.passed else "failed"
 
 

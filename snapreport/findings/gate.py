@@ -126,9 +126,7 @@ def subject_check(
     passed = subject.peak <= limit
     unknown = subject.unknown if passed else ""
     lines = [] if passed else evidence()
-    return Check(
-        rule, subject.file, subject.device, passed and not unknown, message, subject.peak, limit, lines, unknown
-    )
+    return Check(rule, subject.file, subject.device, passed, message, subject.peak, limit, lines, unknown)
 
 
 def _subject(snapshot: Snapshot, timeline: DeviceTimeline, what: str) -> Subject:
@@ -199,7 +197,7 @@ def _fits(snapshot: Snapshot, timeline: DeviceTimeline, memory: int) -> Check:
             "{name}: runs on {} for the allocator, replayed{tail}", bytes_part(memory), name=name, tail=tail
         )
         unknown = missing_history(snapshot, timeline, earlier=True)
-        return Check(rule, file, name, not unknown, message, done.peak_reserved, memory, unknown=unknown)
+        return Check(rule, file, name, True, message, done.peak_reserved, memory, unknown=unknown)
     least = minimum_memory(whatif, whatif.own)
     needs = "" if least.memory is None else sentence("; it needs {}", _whole_mib(least.memory))
     where = "at its start" if failed < 0 else sentence("at {}", event_part(failed))
@@ -298,7 +296,7 @@ def _findings(snapshot: Snapshot, timeline: DeviceTimeline, kind: str, found: Se
         f"fail-on {kind}",
         snapshot.recording.name,
         name,
-        not hits and not unknown,
+        not hits,
         message,
         len(hits),
         0,
@@ -365,6 +363,5 @@ def _series_leak(series: SnapshotSeries, device: DeviceSeries) -> Check:
             "{name}: {} more at the end of {} than of {}", bytes_part(grew), files[-1], files[0], name=name
         )
     leaks = len(device.leaks) + len(failed)
-    passed = not evidence and not unknown
     file = f"{files[0]} … {files[-1]} ({len(files)} files)"
-    return Check("fail-on leak", file, name, passed, message, leaks, 0, evidence[1:], unknown)
+    return Check("fail-on leak", file, name, not evidence, message, leaks, 0, evidence[1:], unknown)

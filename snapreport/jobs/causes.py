@@ -248,8 +248,7 @@ def _more_parts(compared: Comparison) -> Cause | None:
     ratio = _common(compared, is_more)
     is_layer = is_more & (np.abs(compared.times_as_many / ratio - 1) < EQUAL)
     changed = compared.is_change & ~is_state
-    explained = float(compared.more[is_layer].sum()) / max(float(np.abs(compared.more[changed]).sum()), 1.0)
-    if explained < EXPLAINED:
+    if compared.more[is_layer].sum() < EXPLAINED * np.abs(compared.more[changed]).sum():
         return None
     return _parts("layers", compared, is_layer, added)
 

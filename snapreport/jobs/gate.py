@@ -180,15 +180,14 @@ def _findings(job: Job, kind: str) -> Check:
     if not short or result.unknown:
         return result
     reason = sentence("{reason} ({})", on_ranks(job, short), reason=job.digests[short[0]].leak_unknown)
-    return replace(result, passed=False, unknown=reason)
+    return replace(result, unknown=reason)
 
 
 def _result(
     job: Job, row: int, rule: str, passed: bool, message: str, value: int, limit: int, evidence: list[str]
 ) -> Check:
     subject = _subject(job, row, value, _unknown(job) if passed else "")
-    sure = passed and not subject.unknown
-    return Check(rule, subject.file, subject.device, sure, message, value, limit, evidence, subject.unknown)
+    return Check(rule, subject.file, subject.device, passed, message, value, limit, evidence, subject.unknown)
 
 
 def _folder(job: Job) -> str:

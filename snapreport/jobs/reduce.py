@@ -7,6 +7,7 @@ from the packed digests when the report is laid out.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -158,12 +159,10 @@ class Job(Struct, frozen=True, eq=False, dict=True):
     def ooms(self) -> list[FirstOom]:
         """The first failure of each row: sorted by time if clocks can be compared, otherwise by step, then rank."""
         first = [FirstOom(row, digest.ooms[0]) for row, digest in enumerate(self.digests) if digest.ooms]
-        late = 2**63
 
-        def order(found: FirstOom) -> tuple[int, int, int]:
-            us, step = found.oom.us, found.oom.step
-            when = us if self.clock.comparable and us is not None else late if us is None else 0
-            return when, late if step is None else step, found.row
+        def order(found: FirstOom) -> tuple[float, float, int]:
+            us, step = found.oom.us if self.clock.comparable else None, found.oom.step
+            return math.inf if us is None else us, math.inf if step is None else step, found.row
 
         return sorted(first, key=order)
 

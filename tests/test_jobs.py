@@ -41,8 +41,11 @@ from snapreport.jobs.rank_names import are_ranks, facts_of_names, newest_of_each
 from snapreport.jobs.rank_reports import link_to_job, report_links
 from snapreport.jobs.rank_text import rank_ranges
 from snapreport.jobs.reduce import Job, reduce_job
+from snapreport.jobs.stack_identity import stack_identities
 from snapreport.reading.redaction import Redaction
+from snapreport.timeline.workspaces import CUBLAS_WORKSPACE
 
+RECORDINGS = Path(__file__).parent / "recordings"
 SMALL = {"hidden": 256, "layers": 2, "steps": 3, "micro_batches": 2, "operations": 4, "vocabulary": 4000}
 
 
@@ -109,6 +112,40 @@ def test_a_digest_says_what_a_plain_walk_of_the_trace_says(kind: str, tmp_path: 
             assert curve.values["allocated"].max() == digest.peak_allocated
             assert curve.values["reserved"].max() == digest.peak_reserved
         assert len(digest.curves["step"].first) == digest.steps == 3
+
+
+@pytest.mark.parametrize("name", ["mistakes/transcripts", "fit/unet32", "leaks/2.9.1_period_5"])
+def test_the_stacks_of_a_digest_are_those_of_a_plain_walk(name: str) -> None:
+    path = RECORDINGS / f"{name}.pickle.xz"
+    snapshot, digest = snapreport.load(path), read_digest(snapreport.digest(path))
+    assert digest.device is not None
+    changes = collections.defaultdict[int, list[tuple[int, int, int]]](list)
+    category: collections.defaultdict[int, collections.Counter[str]] = collections.defaultdict(collections.Counter)
+    table = snapshot.allocations(digest.device)
+    columns = ("stack", "size", "alloc_event", "free_event", pl.col("category").cast(pl.String))
+    for stack, size, born, freed, kind in table.select(*columns).iter_rows():
+        changes[stack] += [(born, size, 1), *([(freed, -size, -1)] if freed >= 0 else [])]
+        is_live = born <= digest.peak_event and (freed < 0 or freed > digest.peak_event)
+        category[stack][kind] += size + (is_live * size << 40)  # what is live at the peak decides
+    identities = stack_identities(snapshot.recording)
+    expected: collections.defaultdict[str, np.ndarray] = collections.defaultdict(lambda: np.zeros(4, np.int64))
+    for stack, of_stack in changes.items():
+        states = [(-1, 0, 0)]
+        for event, size, count in sorted(of_stack, key=lambda change: change[0]):
+            states.append((event, states[-1][1] + size, states[-1][2] + count))
+        at_peak = [state for state in states if state[0] <= digest.peak_event][-1]
+        expected[identities[stack]] += (*at_peak[1:], *max(states, key=lambda state: state[1])[1:])
+    # Which line makes a workspace is chance: it is in no stack's maximum.
+    workspaces = table.filter((pl.col("category") == "workspace") | (pl.col("size") == CUBLAS_WORKSPACE))["stack"]
+    for one in digest.stacks:
+        stacks = [stack for stack, identity in enumerate(identities) if identity == one.identity]
+        numbers = [one.bytes, one.count, one.most, one.most_count][: 2 if set(stacks) & set(workspaces) else 4]
+        assert numbers == expected[one.identity].tolist()[: len(numbers)], one.name
+        if len(stacks) == 1:
+            assert one.category == category[stacks[0]].most_common(1)[0][0], one.name
+    listed = {one.identity for one in digest.stacks}
+    least = min(one.bytes for one in digest.stacks if one.bytes)
+    assert all(numbers[0] <= least for identity, numbers in expected.items() if identity not in listed)
 
 
 def test_a_digest_is_small_and_the_same_every_time(tmp_path: Path) -> None:
@@ -510,6 +547,9 @@ def test_two_ranks_with_the_same_leak_are_no_group_of_their_own(tmp_path: Path, 
     job = job_of_ranks(tmp_path / "job", 16, leaks, kind=kind, leak=64 << 20, jitter=0.05)
     assert sorted(outlier.row for outlier in job.outliers) == [3, 11]
     assert {job.stacks[outlier.stacks[0][0]].function for outlier in job.outliers} == {"log_step"}
+    # What a click on their sentences selects.
+    selected = [(line.rows, job.stacks[line.stack].function) for line in headline(job) if line.stack is not None]
+    assert sorted(selected) == [([3], "log_step"), ([11], "log_step")]
 
 
 def test_every_other_rank_is_a_group(tmp_path: Path) -> None:

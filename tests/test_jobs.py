@@ -24,6 +24,7 @@ import pytest
 import recorded
 from cli import in_process, process
 from decoder import Report
+from msgspec.structs import replace
 
 import snapreport
 from snapreport.contracts import plain
@@ -429,6 +430,9 @@ def test_the_heat_map_has_every_peak_where_it_was(tmp_path: Path) -> None:
             assert 0 <= (int(cells.max()) - 1) * heat.scale - exact < heat.scale
             if axis.key == "step":
                 assert axis.first[int(cells.argmax())] <= digest.peak_step <= axis.last[int(cells.argmax())]
+    # Of many ranks, half a megabyte for each measure at most.
+    many = heat_of(replace(job, rows=[job.rows[rank % 6] for rank in range(700)])).axes[1].cells["allocated"]
+    assert many.shape[0] == 700 and 7 << 15 < many.size <= 1 << 18
 
 
 def test_the_rank_that_ran_out_first(tmp_path: Path) -> None:

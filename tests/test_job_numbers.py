@@ -69,7 +69,7 @@ def test_a_line_through_many_ranks() -> None:
 
 def test_a_deviation_ignores_what_is_far_away() -> None:
     assert robust_deviation(np.array([1, 2, 3, 4, 100])) == pytest.approx(1.4826)
-    assert robust_deviation(np.array([3.0])) == robust_deviation(np.zeros(0)) == 0
+    assert robust_deviation(np.array([3.0])) == 0
 
 
 @pytest.mark.parametrize(

@@ -261,9 +261,9 @@ def _stacks(snapshot: Snapshot, timeline: DeviceTimeline, most: int, most_frames
     )
     rows = rows.sort(["bytes", "most", "identity"], descending=[True, True, False])
     total = int(rows["bytes"].sum())
-    needed = int(np.searchsorted(rows["bytes"].cum_sum().to_numpy(), SHARE * total)) + 1 if total else 0
+    needed = int(np.searchsorted(rows["bytes"].cum_sum().to_numpy(), SHARE * total)) + 1
     at_peak = rows.head(min(max(needed, MIN_STACKS), most)).filter(pl.col("bytes") > 0)
-    others = rows.filter(pl.col("most") >= max(OWN_SHARE * total, 1)).join(at_peak, on="identity", how="anti")
+    others = rows.filter(pl.col("most") >= OWN_SHARE * total).join(at_peak, on="identity", how="anti")
     top = pl.concat([at_peak, others.sort(["most", "identity"], descending=[True, False]).head(most - len(at_peak))])
     by_stack = timeline.allocations.group_by("stack", "category").agg(
         pl.col("size").sum(),

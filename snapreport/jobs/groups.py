@@ -101,7 +101,7 @@ def _levels(rows: np.ndarray, totals: np.ndarray) -> list[np.ndarray]:
     """Ranks by level, if most ranks are on one: single linkage on sorted peaks. Otherwise empty."""
     order = rows[np.argsort(totals[rows], kind="stable")]
     sizes = totals[order]
-    gap = LEVEL_GAP * max(float(np.median(sizes)), 1.0)
+    gap = LEVEL_GAP * float(np.median(sizes))
     parts = np.split(order, np.flatnonzero(np.diff(sizes) > gap) + 1)
     of_rank = np.sort(np.repeat([len(part) for part in parts], [len(part) for part in parts]))
     typical = int(of_rank[len(of_rank) // 2])

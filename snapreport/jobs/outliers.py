@@ -86,7 +86,7 @@ def _are_apart(logs: np.ndarray, deviation: float) -> np.ndarray:
     the median subtracted.
     """
     order = np.sort(logs)
-    for count in range(1, max(1, len(order) // 8) + 1):
+    for count in range(1, len(order) // 8 + 1):
         lowest, below = order[-count], order[-count - 1]
         is_alone = lowest > APART_DEVIATIONS * deviation and lowest - below > APART * (below - order[0])
         is_beyond = lowest > DEVIATIONS * deviation and lowest - below > TAIL * below

@@ -33,7 +33,7 @@ def _by_stacks(stacks: np.ndarray, totals: np.ndarray, unnamed: np.ndarray) -> l
     Ranks with the same stacks are compared once, by the first of them. Bytes without a stack trace can belong to any
     stack: a rank whose trace begins late has more of them, and lacks the stacks that they belong to.
     """
-    has = (stacks > NEGLIGIBLE * np.maximum(totals, 1)[:, None]) & ~unnamed
+    has = (stacks > NEGLIGIBLE * totals[:, None]) & ~unnamed
     unknown = stacks[:, unnamed].sum(axis=1)
     _, first, signature, count = np.unique(
         np.packbits(has, axis=1), axis=0, return_index=True, return_inverse=True, return_counts=True
@@ -45,8 +45,8 @@ def _by_stacks(stacks: np.ndarray, totals: np.ndarray, unnamed: np.ndarray) -> l
         leader = first[kind]
         only = has[first] != has[leader]
         apart = (stacks[first] * only).sum(axis=1) + (only * stacks[leader]).sum(axis=1)
-        apart = np.maximum(apart - np.abs(unknown[first] - unknown[leader]), 0)
-        near[i] = apart / np.maximum(np.minimum(totals[first], totals[leader]), 1.0) <= UNSHARED
+        apart -= np.abs(unknown[first] - unknown[leader])
+        near[i] = apart <= UNSHARED * np.minimum(totals[first], totals[leader])
     left = np.ones(len(first), bool)
     kinds: list[np.ndarray] = []
     while left.any():

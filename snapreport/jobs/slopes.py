@@ -59,4 +59,4 @@ def _tau(values: np.ndarray) -> float:
 
 def robust_deviation(values: np.ndarray) -> float:
     """A robust standard deviation: 1.4826 times the median absolute deviation."""
-    return 1.4826 * float(np.median(np.abs(values - np.median(values)))) if len(values) else 0.0
+    return 1.4826 * float(np.median(np.abs(values - np.median(values))))

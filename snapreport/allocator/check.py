@@ -140,7 +140,7 @@ def _curve_error(trace: Trace, done: Replayed, recorded_retries: bool) -> float:
     peak = max(int(reserved.max()), 1)
     if done.oom_event is not None:
         return 1.0
-    return float(np.abs(value - reserved[at + 1]).max() / peak) if len(at) else 0.0
+    return float(np.abs(value - reserved[at + 1]).max(initial=0) / peak)
 
 
 def _reason(trace: Trace, done: Replayed, different: int) -> str:

@@ -50,7 +50,7 @@ def broadcast(context: AdviceContext) -> Advice | None:
         places, n = large[square], n[square]
         before = np.maximum(places[:, None] - np.arange(1, _NEIGHBOURS + 1), -1)
         vector = (n * bytes_of)[:, None]
-        is_vector = (before >= 0) & (size[before] == vector)
+        is_vector = size[before] == vector
         follows = _nearest((before >= 0) & linear[before], is_vector)
         # Of products by lines of the program, all after the vector are smaller: operands of a product are larger.
         follows |= _nearest((before >= 0) & (size[before] >= vector), is_vector & by_program[before])

@@ -142,8 +142,8 @@ def _regions(boundaries: pl.DataFrame, events: int, clock: np.ndarray | None) ->
     starts, ends = start >= 0, end >= 0
     broken |= {"unpaired_starts": int((~ends).sum()), "unpaired_ends": int((~starts).sum())}
     first_of, after_of, when = placed["first"].to_numpy(), placed["after"].to_numpy(), placed["when"].to_numpy()
-    first = np.where(starts, first_of[start], 0) if len(start) else np.zeros(0, np.int32)
-    after = np.where(ends, after_of[end], events) if len(start) else np.zeros(0, np.int32)
+    first = np.where(starts, first_of[start], 0)
+    after = np.where(ends, after_of[end], events)
     # Ended before the first event, or began after the last: contains no part of the trace.
     inside = ~((ends & (after <= 0)) | (starts & (first >= events)))
     broken["outside"] = int((~inside).sum())
@@ -152,12 +152,10 @@ def _regions(boundaries: pl.DataFrame, events: int, clock: np.ndarray | None) ->
     order = np.lexsort((-closed, opened))
     start, end, starts, ends = start[order], end[order], starts[order], ends[order]
     first, after = first[inside][order], after[inside][order]
-    name = placed["name"].gather(np.where(starts, start, end)) if len(order) else placed["name"].clear()
+    name = placed["name"].gather(np.where(starts, start, end))
     has_time = clock is not None
 
     def times(row: np.ndarray, known: np.ndarray) -> pl.Series:
-        if not len(row):
-            return pl.Series(dtype=pl.Int64)
         return pl.Series(when[row]).set(pl.Series(~known | (not has_time)), None)
 
     spans = pl.DataFrame({

@@ -43,8 +43,7 @@ def _forward_passes(e: Evidence) -> np.ndarray:
     forward = np.sort(e.alloc[(e.alloc >= 0) & (e.lives.born == FORWARD)])
     others = np.sort(e.alloc[(e.alloc >= 0) & np.isin(e.lives.born, (BACKWARD, OPTIMIZER_STEP))])
     round_of = np.searchsorted(others, forward)
-    first: np.ndarray = forward[np.append(True, round_of[1:] != round_of[:-1])] if len(forward) else forward
-    return first
+    return np.asarray(forward[np.diff(round_of, prepend=-1) != 0])
 
 
 def weight_clones(e: Evidence, open_: np.ndarray, weights: np.ndarray) -> np.ndarray:

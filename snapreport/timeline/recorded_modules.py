@@ -27,7 +27,7 @@ def recorded_modules(
     """
     module = pl.Series("module", [None], pl.String).new_from_index(0, len(allocations))
     shapes = pl.DataFrame({"shape": module, "dtype": module, "saved_by": module})
-    clock = clock_of(events) if len(events) else None
+    clock = clock_of(events)
     if clock is not None and len(metadata.running):
         module = _running(metadata, clock, allocations["alloc_event"].to_numpy())
         shapes = _shapes(_live_at(metadata.outputs, device, events, allocations), len(allocations))

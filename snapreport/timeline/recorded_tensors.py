@@ -31,7 +31,7 @@ def recorded_tensors(
 
 def positions(time: np.ndarray, events: pl.DataFrame) -> np.ndarray:
     """Int64: the last event at or before each time (µs); -2 for times before the trace, or without a clock."""
-    clock = clock_of(events) if len(events) else None
+    clock = clock_of(events)
     if clock is None:
         return np.full(len(time), -2)
     return np.where(time < clock[0], -2, np.searchsorted(clock, time, "right") - 1)

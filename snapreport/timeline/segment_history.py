@@ -57,7 +57,7 @@ def _fixed(record: DeviceRecord, events: np.ndarray, action: np.ndarray) -> pl.D
     ended = np.where(is_open & ~stays, len(table) - 1, ended)
     # A final segment replaces its row: it has more details, and the reserved bytes are counted from its size.
     opened = starts[stays]
-    at = np.searchsorted(address[opened], final_address) if len(opened) else np.zeros(len(final), np.int64)
+    at = np.searchsorted(address[opened], final_address)
     known = at < len(opened)
     known[known] = address[opened][at[known]] == final_address[known]
     birth = np.full(len(final), -1, np.int64)

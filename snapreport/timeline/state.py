@@ -93,8 +93,8 @@ def _free_ranges(
     order = np.lexsort((begin, kind, row))
     row, begin, end = row[order], begin[order], end[order]
     # The highest end so far within each segment: a base that grows faster than any segment separates them.
-    base = np.concatenate(([0], np.cumsum(length[:-1] + 1)))[row] if len(length) else np.zeros(0, np.int64)
-    reached = np.maximum.accumulate(base + end) - base if len(base) else end
+    base = np.concatenate(([0], np.cumsum(length[:-1] + 1)))[row]
+    reached = np.maximum.accumulate(base + end) - base
     gap = begin[1:] - reached[:-1]
     found = np.flatnonzero((row[1:] == row[:-1]) & (gap > 0))
     rows = row[1:][found]

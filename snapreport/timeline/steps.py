@@ -173,7 +173,7 @@ def _from_optimizer(recording: Recording, spans: pl.DataFrame, events: pl.DataFr
         births = np.flatnonzero(allocates(events) & (stack > 0))
         # The line that calls: that of the call's last allocation, -1 if it has none.
         place = np.searchsorted(births, last, "right") - 1
-        has_any = (place >= 0) & (births[place] >= first) if len(births) else np.zeros(len(last), bool)
+        has_any = np.append(births, -1)[place] >= first
         caller = np.full(len(last), -1, np.int64)
         caller[has_any] = own_frames(recording)[stack[births[place[has_any]]]]
         # A backward pass whose hooks step each parameter has many calls of one step.

@@ -140,7 +140,7 @@ def single_growths(loop: LoopMemory) -> list[tuple[int, SingleGrowth]]:
         if (growth := single_growth(row, loop.least, uncertain=uncertain)) is not None
         if _most_left(loop, int(stack), growth.at) < row[growth.at + 1]
     ]
-    return sorted(found, key=lambda one: (not one[1].is_open, -one[1].bytes, one[0]))
+    return sorted(found, key=lambda one: (not one[1].is_open, -one[1].bytes))
 
 
 def _most_left(loop: LoopMemory, stack: int, before: int) -> int:

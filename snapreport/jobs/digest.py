@@ -75,7 +75,7 @@ def read_digest(data: bytes) -> Digest:
 def rank_device(snapshot: Snapshot) -> int:
     """The device that a rank works on: the accelerator that allocated most, ahead of pinned memory and idle devices."""
     timelines = [snapshot.timeline(device) for device in snapshot.devices]
-    best = max(timelines, key=lambda t: (t.kind != "host" and t.peak_bytes > 0, t.peak_bytes, len(t.events), -t.device))
+    best = max(timelines, key=lambda t: (t.kind != "host" and t.peak_bytes > 0, t.peak_bytes, len(t.events)))
     return best.device
 
 

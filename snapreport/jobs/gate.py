@@ -62,7 +62,7 @@ def _fits(job: Job, memory: int) -> Check:
     replayed, highest peak first, up to the first that runs out of memory.
     """
     reserved = [digest.highest_reserved for digest in job.digests]
-    above = sorted((row for row, size in enumerate(reserved) if size > memory), key=lambda row: (-job.peaks[row], row))
+    above = sorted((row for row, size in enumerate(reserved) if size > memory), key=lambda row: -job.peaks[row])
     unknown: Check | None = None
     needed = 0
     with progress.stage("replaying", len(above), "ranks") as bar:

@@ -83,7 +83,7 @@ def differences(job: Job) -> list[JobSentence]:
 
 def _difference(job: Job, name: str, rows: dict[str, list[int]]) -> JobSentence:
     """``rows``: of each value."""
-    groups = sorted(rows.items(), key=lambda item: (-len(item[1]), item[1][0]))
+    groups = sorted(rows.items(), key=lambda item: -len(item[1]))
     parts = [
         sentence("{value} ({})", ranks_text(job.ranks[of].tolist()), value=value)
         for value, of in groups[:_SHOWN_VALUES]

@@ -46,7 +46,7 @@ class DiffPage(Struct, frozen=True):
 
 def job_diff_page(diff: JobDiffDocument, title: str) -> bytes:
     """The page as UTF-8; the same comparison gives the same bytes."""
-    changes = sorted(diff.ranks, key=lambda one: (-abs(one.after_bytes - one.before_bytes), one.rank))
+    changes = sorted(diff.ranks, key=lambda one: -abs(one.after_bytes - one.before_bytes))
     largest = max([1, *(abs(one.after_bytes - one.before_bytes) for one in changes)])
     hidden = len(changes) - MOST_ROWS
     page = DiffPage(

@@ -177,7 +177,7 @@ class Job(Struct, frozen=True, eq=False, dict=True):
         outliers = {outlier.row for outlier in self.outliers}
         rows = max(self.groups, key=lambda group: len(group.rows)).rows
         rows = [row for row in rows if row not in outliers and row != self.worst] or rows
-        by_peak = sorted(rows, key=lambda row: (int(self.peaks[row]), row))
+        by_peak = sorted(rows, key=lambda row: int(self.peaks[row]))
         return by_peak[(len(by_peak) - 1) // 2]
 
 

@@ -67,7 +67,7 @@ def job_summary(
 def job_tables(job: Job, note: str = "") -> JobTables:
     """The tables of a job; ranks with the highest peaks first, at most 64."""
     outliers = {outlier.row for outlier in job.outliers}
-    order = sorted(range(len(job.rows)), key=lambda row: (row not in outliers, -int(job.peaks[row]), row))
+    order = sorted(range(len(job.rows)), key=lambda row: (row not in outliers, -int(job.peaks[row])))
     hidden = len(job.rows) - MOST_ROWS
     shown_as = shown_sources(job)
     return JobTables(

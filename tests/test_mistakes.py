@@ -58,6 +58,9 @@ CASES = [
     ("unfrozen", "freeze", "untrained-gradients"),
     ("recurrent", "detach", "retained-graphs"),
     ("momentum", "freeze", "untrained-gradients"),  # of weights as large as those that are trained
+    ("attack", "freeze", "untrained-gradients"),  # no optimizer: gradients of an image
+    ("perceptual", "freeze", "untrained-gradients"),  # and what linear layers save for these alone
+    ("never_zeroed", "none", "keep-gradients"),
     ("tagger", "half", "accumulation"),
     ("padded", "half", "accumulation"),
     ("kernel", "cdist", "distance-matrix"),  # scaled before they are squared
@@ -150,9 +153,10 @@ def test_buffers_in_each_layer_are_no_frozen_base(torch: fake_torch.FakeTorch, f
 
 @pytest.mark.parametrize("torch", fake_torch.parameters())
 def test_gradients_where_nothing_trains(torch: fake_torch.FakeTorch, folder: Path) -> None:
-    """Only the images' gradients are used, and a step of plain SGD would look the same."""
-    given = advice(recorded(torch, folder, "attack", ""))["keep-gradients"]
-    assert given.confidence == "estimate" and "attack or a saliency map" in given.detail[1]
+    """Only the images' gradients are used; where a step of plain SGD is not recorded either, no input has any."""
+    assert "keep-gradients" not in advice(recorded(torch, folder, "attack", ""))
+    given = advice(recorded(torch, folder, "never_zeroed", ""))
+    assert given["keep-gradients"].confidence == "estimate" and "untrained-gradients" not in given
 
 
 @pytest.mark.parametrize("torch", fake_torch.parameters())

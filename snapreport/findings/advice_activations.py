@@ -14,6 +14,7 @@ from snapreport.findings.cut_off_pass import repeats_of_parameters
 from snapreport.findings.evaluation_batch import evaluation_batch, is_evaluation, keeps_graphs
 from snapreport.findings.graphs import (
     MOST_PASSES,
+    added_to_gradients,
     born_in,
     dropped_graphs,
     freed_in,
@@ -202,7 +203,7 @@ def _accumulation(context: AdviceContext) -> Advice | None:
     size = context.bytes_at_peak(mask)
     if not context.trains or not context.is_much(size // 2) or is_batch_fixed(context) or keeps_graphs(context, mask):
         return None
-    if is_evaluation(context, mask | _added_to_gradients(context)):
+    if is_evaluation(context, mask | added_to_gradients(context)):
         return evaluation_batch(context, mask)
     masks = router_masks(context)
     of_masks = context.bytes_at_peak(masks)
@@ -264,7 +265,7 @@ def _anew(context: AdviceContext) -> np.ndarray:
     """Int64 bytes per place in a curve: gradients of a second part of a batch until they are added to those of the
     first: one at its birth, and that of a weight that is used several times until it has the last of its sum.
     """
-    rows, added = (np.flatnonzero(mask) for mask in (context.category("gradient"), _added_to_gradients(context)))
+    rows, added = (np.flatnonzero(mask) for mask in (context.category("gradient"), added_to_gradients(context)))
     rows = rows[context.born[rows] >= 0]
     sums = context.table(added, run=born_in(context)[added]).group_by("size", "run").agg(end=pl.col("freed").max())
     gradients = context.table(rows, run=born_in(context)[rows]).join(
@@ -286,17 +287,7 @@ def batch_sized(context: AdviceContext) -> np.ndarray:
     lasting = context.category("input") & (context.born >= 0) & (freed_in(context) - born_in(context) >= MOST_PASSES)
     grows &= ~(_kept_over_steps(context) | resident_data(context) | collections(context) | lasting)
     of_batch = grows & ~(context.phases.innermost == OPTIMIZER_STEP)[context.stack]
-    return np.asarray(of_batch & ~_added_to_gradients(context))
-
-
-def _added_to_gradients(context: AdviceContext) -> np.ndarray:
-    """Bool per allocation: what a backward pass adds to the gradient of a weight that is used several times, as of an
-    embedding, 488 MiB for each of its calls: of a size that weights have, and that no forward pass allocates.
-    """
-    weights = np.unique(context.size[context.category("parameter")])
-    forward = np.unique(context.size[context.forward[context.stack] & (context.born >= 0)])
-    of_engine = context.category("temporary") & (context.born >= 0) & context.without_python[context.stack]
-    return np.asarray(of_engine & np.isin(context.size, weights) & ~np.isin(context.size, forward))
+    return np.asarray(of_batch & ~added_to_gradients(context))
 
 
 def _kept_over_steps(context: AdviceContext) -> np.ndarray:

@@ -6,9 +6,18 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, AdviceEvidence, remembered
-from snapreport.findings.graphs import backward_begins, backward_passes, born_in, forward_births, freed_in
+from snapreport.findings.graphs import (
+    added_to_gradients,
+    backward_begins,
+    backward_passes,
+    born_in,
+    forward_births,
+    freed_in,
+    saved_for_backward,
+)
 from snapreport.findings.saving import bytes_over_time, peak_without_spans, share_with_cost
 from snapreport.integers import following
 from snapreport.sentence import bytes_part, sentence
@@ -23,7 +32,16 @@ _MIN_UNTRAINED_SHARE, _MIN_UNTRAINED_BYTES = 0.1, 1 << 20
 however few bytes of the peak the gradients are: of an encoder of videos 14 of 562 MiB; freezing it left 170 MiB."""
 _ADAM, _MOMENTS = r"(?i)adam", 2
 """How many states of an optimizer are as large as the weight: Adam has two of them, others have one or none."""
+_CONVOLUTION = r"torch/nn/modules/conv\.py"
+_LARGEST_NORM = 64 << 10
+"""Bytes of the weight of a norm, of 16,384 numbers in 32 bits."""
 _FREE = "Free gradients between steps: `zero_grad(set_to_none=True)`"
+_FREEZE = "Freeze the weights that no optimizer updates: `requires_grad_(False)`"
+_FREEZING = (
+    "Tensor.requires_grad_()",
+    "https://docs.pytorch.org/docs/stable/notes/autograd.html#locally-disabling-gradient-computation",
+)
+"""PyTorch's name for it, and where it is described."""
 _LIGHTNING = r"/(pytorch_)?lightning/(pytorch/)?loops/"
 """Lightning calls ``training_step``, then ``zero_grad``, then ``backward``."""
 _LIGHTNING_LINE = "def on_train_batch_end(self, *_): self.optimizers().zero_grad()"
@@ -96,19 +114,20 @@ def untrained_gradients(context: AdviceContext) -> Advice | None:
     is_some = size >= max(_MIN_UNTRAINED_BYTES, _MIN_UNTRAINED_SHARE * weights)
     if not (is_much or is_some or context.is_much(of_graph)):
         return None
-    goes = "Activations that only these gradients need go with them."
+    with_reads = _with_reads(context, mask) if is_much else mask
+    goes = _saved_for(context, with_reads) or ["Activations that only these gradients need go with them."]
     if has_graph := context.is_much(of_graph):
-        goes = sentence("{} are activations of a graph that only these gradients need.", context.share(of_graph))
+        goes = [sentence("{} are activations of a graph that only these gradients need.", context.share(of_graph))]
     return Advice(
         "untrained-gradients",
-        sentence("Freeze the weights that the optimizer does not update: `requires_grad_(False)`"),
+        sentence(_FREEZE),
         [
             sentence(
                 "{} are gradients that zero_grad() never frees, although it frees others in each step: its optimizer "
                 "does not have their weights.",
                 context.share(size),
             ),
-            goes,
+            *goes,
             "Common cases are a base model under LoRA, a pretrained encoder and the network of a perceptual loss. "
             "Weights that are to be trained belong to the optimizer.",
             sentence(
@@ -116,9 +135,8 @@ def untrained_gradients(context: AdviceContext) -> Advice | None:
                 "`zero_grad(set_to_none=True)` instead."
             ),
         ],
-        "Tensor.requires_grad_()",
-        "https://docs.pytorch.org/docs/stable/notes/autograd.html#locally-disabling-gradient-computation",
-        mask if is_much else None,
+        *_FREEZING,
+        with_reads if is_much else None,
         effort=ONE_LINE,
         comes_first=has_graph,
         line="base_model.requires_grad_(False)",
@@ -227,6 +245,8 @@ def _never_freed(context: AdviceContext) -> Advice | None:
     old &= freed_in(context) - born_in(context) >= FEWEST_PASSES
     if not (size := context.much_at_peak(old)):
         return None
+    if _reaches_inputs(context):
+        return _without_training(context, old, size)
     # Each forward pass begins after a step.
     forward = context.forward[stacks]
     first = np.flatnonzero(forward)[np.unique(passes[forward], return_index=True)[1]]
@@ -242,12 +262,91 @@ def _never_freed(context: AdviceContext) -> Advice | None:
             bytes_part(size),
             int(passes[-1]),
         ),
-        sentence(
-            "No optimizer step is recorded, as of SGD without momentum, which allocates nothing. Where no weight is "
-            "trained, as in an attack or a saliency map, freeze them all: `requires_grad_(False)`."
-        ),
+        "No optimizer step is recorded, as of SGD without momentum, which allocates nothing.",
     ]
     return _advice(sentence(_FREE), why, old, fraction, size, confidence="estimate")
+
+
+def _reaches_inputs(context: AdviceContext) -> bool:
+    """Whether most backward passes compute a gradient that no weight has the size of, and that the program frees, as
+    that of an image which is attacked or explained.
+    """
+    freed = context.free_stack
+    by_program = (freed == 0) | (freed == context.stack) | context.by_program[freed]
+    mine = context.category("gradient") & (context.born >= 0) & (context.freed < len(context.timeline.events))
+    mine &= by_program & ~np.isin(context.size, context.size[context.category("parameter")])
+    return bool(2 * len(np.unique(born_in(context)[mine])) > backward_passes(context)[-1])
+
+
+def _with_reads(context: AdviceContext, gradients: np.ndarray) -> np.ndarray:
+    """Bool per allocation: ``gradients`` of weights that are not trained, what backward passes add to them, and
+    activations that are saved for them alone.
+    """
+    added = added_to_gradients(context) & np.isin(context.size, context.size[gradients])
+    return np.asarray(gradients | added | _read_by_products(context, gradients))
+
+
+def _saved_for(context: AdviceContext, gradients: np.ndarray) -> list[str]:
+    """gradients: of ``_with_reads``."""
+    size = context.bytes_at_peak(gradients & context.category("activation"))
+    saved = sentence("Linear layers save {} of activations for these gradients alone.", bytes_part(size))
+    return [saved] if context.is_much(size) else []
+
+
+def _read_by_products(context: AdviceContext, gradients: np.ndarray) -> np.ndarray:
+    """Bool per allocation: activations that a backward pass frees directly after it has computed ``gradients`` (Bool
+    per allocation) of a linear layer, which are saved for these alone, and those of the same lines in other passes. A
+    convolution and a norm save their inputs for frozen weights, too. So does an adapter beside a frozen layer: what is
+    freed after gradients of other weights does not count.
+    """
+    saved = context.category("activation") & saved_for_backward(context)
+    # Buffers of sums, as of a bias' gradient, are freed before anything else happens.
+    marks = np.sort(np.append(context.born[context.category("gradient")], context.freed[saved]))
+    lasts = np.searchsorted(marks, context.born, "right") < np.searchsorted(marks, context.freed)
+    lasts |= context.category("gradient")
+    of_engine = np.flatnonzero(lasts & (context.born >= 0) & context.without_python[context.stack])
+    if len(of_engine) < 2 or context.occurs(context.frames(_CONVOLUTION)):
+        return context.marked()
+    of_engine = of_engine[np.argsort(context.born[of_engine], kind="stable")]
+    before = np.searchsorted(context.born[of_engine], context.freed)
+    bias, weight = of_engine[before - 1], of_engine[before - 2]
+    is_matrix = gradients & (context.size > _LARGEST_NORM)
+    after = is_matrix[bias] | (gradients[bias] & is_matrix[weight])
+    others, born, run = context.category("gradient") & ~gradients, born_in(context), freed_in(context)
+    until = np.full(int(run.max()) + 2, len(context.timeline.events))
+    np.minimum.at(until, born[others], np.maximum(context.born[others], 0))
+    seen = context.table(np.flatnonzero(saved & np.isin(run, born[gradients])))
+    seen = seen.with_columns(alone=pl.Series((after & (context.freed < until[run]))[seen["row"].to_numpy()]))
+    lines = seen.group_by("stack", "size").agg(pl.col("alone").all()).filter("alone")
+    found = context.table(np.flatnonzero(saved)).join(lines, on=["stack", "size"], how="semi")
+    return context.marked(found["row"].to_numpy())
+
+
+def _without_training(context: AdviceContext, old: np.ndarray, size: int) -> Advice:
+    """Gradients that pile up where those of an input are wanted: ``old``, ``size`` bytes at the peak."""
+    with_reads = _with_reads(context, old)
+    return Advice(
+        "untrained-gradients",
+        sentence(_FREEZE),
+        [
+            sentence(
+                "{} are gradients that stay allocated through {} backward passes, which compute gradients of an input, "
+                "too. No optimizer step is recorded.",
+                context.share(size),
+                int(backward_passes(context)[-1]),
+            ),
+            *_saved_for(context, with_reads),
+            "Attacks, saliency maps and reconstructed images need the gradient of their input alone.",
+            sentence(
+                "Where SGD without momentum, which allocates nothing, trains the weights, call "
+                "`zero_grad(set_to_none=True)` instead."
+            ),
+        ],
+        *_FREEZING,
+        with_reads,
+        effort=ONE_LINE,
+        line="model.requires_grad_(False)",
+    )
 
 
 def _until_backward(context: AdviceContext, old: np.ndarray, next_forward: np.ndarray) -> float:
@@ -279,8 +378,14 @@ def _until_each_backward(context: AdviceContext, old: np.ndarray, steps: np.ndar
     stops = np.append(np.flatnonzero(steps | context.forward[events]), len(events))
     ends = stops[np.searchsorted(stops, begun, "right")]
     part = np.where(passes == 0, 1.0, np.where(passes == 1, (ends - place) / np.maximum(ends - begun, 1), 0.0))
-    rows = np.flatnonzero(old)
-    gone = np.append(0.0, np.clip(part, 0.0, 1.0)) * bytes_over_time(context.timeline, rows)
+    rows, added = np.flatnonzero(old), np.flatnonzero(added_to_gradients(context))
+    # What is added to a gradient would be the gradient, until it is freed; after that the old one stands for it.
+    is_added = np.isin(context.size[rows], context.size[added])
+    added = added[np.isin(context.size[added], context.size[rows])]
+    freed = np.bincount(context.freed[added], context.size[added], len(events) + 1)[:-1].cumsum()
+    again = np.where(passes == 0, 0.0, np.where(passes == 1, freed - freed[begun], np.inf))
+    left = np.maximum(bytes_over_time(context.timeline, rows[is_added]) - np.append(0.0, again), 0.0)
+    gone = left + np.append(0.0, np.clip(part, 0.0, 1.0)) * bytes_over_time(context.timeline, rows[~is_added])
     return share_with_cost(context.timeline, rows, 0.0, -gone.astype(np.int64))
 
 

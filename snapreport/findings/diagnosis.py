@@ -41,7 +41,10 @@ _CAUSES = {
     "foreach-optimizer": ("Temporaries of the optimizer's foreach code hold", "use `fused=True`"),
     "sparse-gradients": ("Dense gradients of embeddings and their temporaries hold", "use `sparse=True`"),
     "keep-gradients": ("Gradients of the previous step hold", "free them before the forward pass"),
-    "untrained-gradients": ("Gradients of weights that the optimizer does not update hold", "freeze those weights"),
+    "untrained-gradients": (
+        "Gradients of weights that no optimizer updates, and what is saved for them, hold",
+        "freeze those weights",
+    ),
     "optimizer-state": ("Optimizer state holds", "shard it"),
     "offload": ("Optimizer state holds", "offload it to the CPU"),
     "checkpointing": ("Activations of repeated layers hold", "use activation checkpointing"),

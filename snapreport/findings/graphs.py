@@ -210,6 +210,17 @@ def backward_allocations(context: AdviceContext) -> np.ndarray:
 
 
 @remembered
+def added_to_gradients(context: AdviceContext) -> np.ndarray:
+    """Bool per allocation: what a backward pass adds to the gradient of a weight that is used several times, as of an
+    embedding, 488 MiB for each of its calls: of a size that weights have, and that no forward pass allocates.
+    """
+    weights = np.unique(context.size[context.category("parameter")])
+    forward = np.unique(context.size[context.forward[context.stack] & (context.born >= 0)])
+    of_engine = context.category("temporary") & (context.born >= 0) & context.without_python[context.stack]
+    return np.asarray(of_engine & np.isin(context.size, weights) & ~np.isin(context.size, forward))
+
+
+@remembered
 def backward_passes(context: AdviceContext) -> np.ndarray:
     """Int64 per event: how many backward passes have begun: a backward pass ends where a forward pass allocates."""
     events = context.timeline.events

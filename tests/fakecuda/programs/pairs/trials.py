@@ -158,13 +158,13 @@ def vectors() -> None:
         torch.cat(found)
 
 
-@program()
+@program(freeze="untrained-gradients")
 def attack() -> None:
     """Robust accuracy: an attack in ten steps needs the gradient of the images; those of the weights pile up."""
     net = nn.Sequential(
         nn.Flatten(), nn.Linear(3072, 8192), nn.ReLU(), nn.Linear(8192, 8192), nn.ReLU(), nn.Linear(8192, 10)
     )
-    net.to(DEVICE).eval()
+    net.to(DEVICE).eval().requires_grad_(REMEDY != "freeze")
     right = 0
     for _ in range(2):
         x, y = floats(512, 3, 32, 32), integers(512)
@@ -176,3 +176,30 @@ def attack() -> None:
             noise = (noise.detach() + 0.01 * noise.grad.sign()).clamp(-0.03, 0.03)
         with torch.no_grad():
             right += (net(x + noise).argmax(1) == y).sum()
+
+
+@program(none="keep-gradients")
+def never_zeroed() -> None:
+    """Gradients zeroed in place, where the optimizer allocates nothing."""
+    net = nn.Sequential(nn.Linear(2048, 8192), nn.ReLU(), nn.Linear(8192, 8192), nn.ReLU(), nn.Linear(8192, 10))
+    optimizer = torch.optim.SGD(net.to(DEVICE).parameters(), 0.1)
+    for _ in range(6):
+        functional.cross_entropy(net(floats(512, 2048)), integers(512)).backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=REMEDY == "none")
+
+
+@program(freeze="untrained-gradients")
+def perceptual() -> None:
+    """The network of a perceptual loss is not frozen: half of what it saves is for gradients of its weights."""
+    blocks = [m for _ in range(6) for m in (nn.LayerNorm(512), nn.Linear(512, 1024), nn.GELU(), nn.Linear(1024, 512))]
+    judge = nn.Sequential(*blocks).to(DEVICE).requires_grad_(REMEDY != "freeze")
+    net = nn.Sequential(nn.Linear(256, 512), nn.GELU(), nn.Linear(512, 512)).to(DEVICE)
+    optimizer = torch.optim.Adam(net.parameters())
+    for _ in range(4):
+        x, y = floats(16, 512, 256), floats(16, 512, 512)
+        optimizer.zero_grad()
+        with torch.no_grad():
+            wanted = judge(y)
+        functional.mse_loss(judge(net(x)), wanted).backward()
+        optimizer.step()

@@ -43,7 +43,7 @@ from snapreport.timeline.parameter_copies import parameter_copies
 from snapreport.timeline.phases import BACKWARD, FORWARD, NONE
 from snapreport.timeline.program_state import own_optimizer_state, resident_data, weight_clones
 from snapreport.timeline.recording_gaps import shows_earlier_peak
-from snapreport.timeline.repeated_tensors import growing_caches, input_batches, kept_caches
+from snapreport.timeline.repeated_tensors import built_caches, growing_caches, input_batches, kept_caches
 from snapreport.timeline.transformer_weights import transformer_weights
 from snapreport.timeline.workspaces import CUBLAS_WORKSPACE, beside_kept, kept_workspaces
 
@@ -111,7 +111,7 @@ def _cache(e: Evidence, _: np.ndarray) -> np.ndarray:
 def _kept_cache(e: Evidence, _: np.ndarray) -> np.ndarray:
     open_ = is_among(e.codes, (0, ACTIVATION, TEMPORARY))
     weights = e.size[(e.codes == PARAMETER) | (e.probable == PARAMETER)]
-    mine = kept_caches(e, weights) & open_
+    mine = (kept_caches(e, weights) | built_caches(e)) & open_
     return np.where(mine, KV_CACHE, 0)
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import polars as pl
 
 from snapreport.integers import is_among
+from snapreport.timeline.category_rules import PARAMETER
 from snapreport.timeline.life_phases import Evidence
 from snapreport.timeline.phases import FORWARD, NONE
 
@@ -137,3 +138,16 @@ def kept_caches(e: Evidence, weights: np.ndarray) -> np.ndarray:
         spread = begun.max() - begun.min() >= 0.5 and in_pass[rows].all() and len(rows) >= _MIN_WORK
         found[rows] = early or (grows and spread)
     return found
+
+
+def built_caches(e: Evidence) -> np.ndarray:
+    """Bool per allocation: keys and values that a constructor allocates before any request: blocks of one size directly
+    after one another, two for each layer. Weights that a constructor allocates stand among those of other sizes.
+    """
+    rows = np.flatnonzero((e.alloc >= 0) & (e.size > 0))
+    rows = rows[np.argsort(e.alloc[rows], kind="stable")]
+    built = (e.probable[rows] > 0) & (e.size[rows] >= _MIN_CACHE_BYTES)
+    run = np.cumsum((np.diff(e.size[rows], prepend=0) != 0) | (np.diff(built, prepend=False) != 0))
+    counts = np.unique(e.size[e.codes == PARAMETER], return_counts=True)[1]
+    layers = counts[counts >= _MIN_LAYERS]
+    return is_among(np.arange(len(e.size)), rows[built & np.isin(np.bincount(run)[run], 2 * layers)])

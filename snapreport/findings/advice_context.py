@@ -82,7 +82,7 @@ class Advice(Struct, frozen=True):
 
     rule: its name. do: the imperative of the title. why: sentences of evidence, the remedy last. term, url: PyTorch's
     own name for the remedy, and where it is described. mask: Bool per allocation, those that change (None: the advice
-    lowers what is reserved, or saves time). held: of advice without a mask, those whose free shows the line to change.
+    lowers what is reserved, or saves time). held: those whose free shows the line to change.
     fraction: of each one's bytes that is saved. functions: see
     ``selection.query_of``.
     spares_peak: the allocations are needed at the peak itself, so that the title must not promise a lower one.

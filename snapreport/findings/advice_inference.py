@@ -10,6 +10,7 @@ from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, 
 from snapreport.findings.collected_outputs import extended_results
 from snapreport.findings.graphs import dropped_graphs
 from snapreport.findings.repeated_layers import MAX_OUTPUT_RATIO
+from snapreport.findings.replaced_together import replaced_together
 from snapreport.findings.retained_graphs import release_graphs
 from snapreport.findings.saving import share_of_lives, share_with_cost
 from snapreport.findings.unused_graphs import inputs_of_unused_graphs, unused_graphs
@@ -319,5 +320,6 @@ INFERENCE_RULES = (
     _kv_cache,
     release_graphs,
     _previous_outputs,
+    replaced_together,
     unused_model,
 )

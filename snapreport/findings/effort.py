@@ -68,8 +68,10 @@ def place_of(context: AdviceContext, advice: Advice) -> Place:
     if advice.rule in AT_STEP:
         where = _stepping(context)
         return Place(where, None if where else _NO_STEP)
+    if advice.held is not None:
+        return _freeing(context, advice.held)
     if advice.mask is None:
-        return Place(unknown=_NO_FREES) if advice.held is None else _freeing(context, advice.held)
+        return Place(unknown=_NO_FREES)
     stack_of = context.stack
     if advice.rule == "keep-gradients":  # the engine allocates them
         stack_of = np.where(context.functions("^zero_grad$")[context.free_stack], context.free_stack, 0)

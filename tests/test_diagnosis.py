@@ -135,6 +135,18 @@ def test_segments_released_again_and_again_come_before_what_holds_the_peak() -> 
     assert len(said(PEAK, churn, advice("checkpointing", 9 * GIB))) == 1
 
 
+def test_a_leak_of_few_bytes_comes_after_what_holds_the_peak() -> None:
+    """Of 20 GiB a leak of 2 explains some; one of 0.5 makes an error after many more steps than were recorded."""
+    small, large = (
+        Finding("leak", 0, "warning", f"Leak: {size} GiB", ["Drop it."], bytes=int(size * GIB)) for size in (0.5, 2)
+    )
+    uses = said(PEAK)
+    assert said(PEAK, small) == [*uses, "Leak: 0.5 GiB."] and said(PEAK, large) == ["Leak: 2 GiB.", "Drop it."]
+    remedy = advice("checkpointing", 9 * GIB)
+    assert said(PEAK, small, remedy) == [*said(PEAK, remedy), "Leak: 0.5 GiB."]
+    assert said(FAILURE, PEAK, small)[-1] == "Leak: 0.5 GiB." and said(PEAK, large, small)[-1] == "Leak: 0.5 GiB."
+
+
 def test_a_failure_comes_first_and_then_what_holds_the_memory() -> None:
     assert said(FAILURE, PEAK) == [
         "Out of memory on cuda:0.",

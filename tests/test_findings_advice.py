@@ -161,7 +161,11 @@ def test_given_with_its_bytes(
     assert saving_oracle.peak_without(device, change) == (saving["peak_bytes"], saving["peak_event"])
     how = "" if "low_bytes" in saving else " (replayed)"
     assert finding.title.endswith(f": peak {arrow_text(device.peak_bytes, saving['peak_bytes'])}{how}")
-    assert saving.get("low_bytes", 0) <= saving["peak_bytes"] <= saving.get("high_bytes", device.peak_bytes)
+    ends = saving.get("low_bytes", 0), saving.get("high_bytes", device.peak_bytes)
+    assert ends[0] <= saving["peak_bytes"] <= ends[1] <= device.peak_bytes
+    assert ("at worst nothing is saved" in " ".join(finding.detail)) == (
+        "low_bytes" in saving and ends[1] == device.peak_bytes
+    )
     assert finding.severity == "info" and finding.evidence["url"].startswith("https://") and finding.detail[0]
 
 

@@ -61,6 +61,8 @@ CASES = [
     ("attack", "freeze", "untrained-gradients"),  # no optimizer: gradients of an image
     ("perceptual", "freeze", "untrained-gradients"),  # and what linear layers save for these alone
     ("never_zeroed", "none", "keep-gradients"),
+    ("beams", "each", "replaced-together"),
+    ("all_triplets", "chunks", "triplet-chunks"),
     ("tagger", "half", "accumulation"),
     ("padded", "half", "accumulation"),
     ("kernel", "cdist", "distance-matrix"),  # scaled before they are squared
@@ -188,6 +190,34 @@ def test_what_is_computed_from_all_that_leaks_goes_with_the_leak(torch: fake_tor
     for remedy, peak in promised.items():
         measured = recorded(torch, folder, "never_reset", remedy).timeline(0).peak_bytes
         assert abs(peak - measured) <= CLOSE * measured
+
+
+@pytest.mark.parametrize("torch", fake_torch.parameters())
+def test_a_batch_whose_triplets_are_all_compared_is_not_halved(torch: fake_torch.FakeTorch, folder: Path) -> None:
+    whole = recorded(torch, folder, "all_triplets", "")
+    assert "accumulation" not in advice(whole) and headline(findings(whole), 0)[0].startswith("Tensors of all triplets")
+    given = advice(recorded(torch, folder, "triplets", ""))  # of three batches, each sample once
+    assert "accumulation" in given and "triplet-chunks" not in given
+
+
+@pytest.mark.parametrize("torch", fake_torch.parameters())
+def test_graphs_of_backward_passes_that_leak(torch: fake_torch.FakeTorch, folder: Path) -> None:
+    [leak] = [one for one in findings(recorded(torch, folder, "influence", "")) if one.kind == "leak"]
+    assert leak.detail[-1].startswith("Graphs of backward passes hold most of it: detach() what the next iteration")
+    mended = recorded(torch, folder, "influence", "detach")
+    assert not [one for one in findings(mended) if one.kind == "leak"]
+    assert mended.timeline(0).peak_bytes <= (1 + CLOSE) * leak.evidence["needed_peak_bytes"]
+    [plain] = [one for one in findings(recorded(torch, folder, "vectors", "")) if one.kind == "leak"]
+    assert "create_graph" not in plain.detail[-1]
+
+
+@pytest.mark.parametrize("torch", fake_torch.parameters())
+def test_caches_that_constructors_allocate_are_no_parameters(torch: fake_torch.FakeTorch, folder: Path) -> None:
+    whole, half = (recorded(torch, folder, "drafted", remedy) for remedy in ("", "half"))
+    given = advice(whole)["kv-cache"].evidence
+    assert given["at_peak_bytes"] == 2 * (12 * 4 * 512 + 4 * 4 * 1024) * 8 * 64 * 4
+    measured = half.timeline(0).peak_bytes
+    assert abs(given["saving"]["peak_bytes"] - measured) <= CLOSE * measured
 
 
 @pytest.mark.parametrize("torch", fake_torch.parameters())

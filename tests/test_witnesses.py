@@ -28,8 +28,10 @@ WORKSPACE = 8_519_680
 FINDINGS = Path(snapreport.__file__).parent / "findings"
 # Recording: what it is there for, rules of advice and types of evidence.
 CAUSES = {
+    "all_triplets": "triplet-chunks",
     "adam": "offload optimizer-state foreach-optimizer",
     "adapters": "frozen-base",
+    "beams": "replaced-together",
     "best": "weight-copies",
     "categorical": "one-hot-inputs",
     "chat": "kv-cache",

@@ -31,7 +31,7 @@ from snapreport.findings.frozen_base import frozen_base
 from snapreport.findings.full_logits import full_logits
 from snapreport.findings.model import FindingKind
 from snapreport.findings.one_hot import one_hot, one_hot_inputs
-from snapreport.findings.outer_product import broadcast, distance_chunks, distance_matrix
+from snapreport.findings.outer_product import broadcast, distance_chunks, distance_matrix, triplet_chunks
 from snapreport.findings.prefetched_batches import prefetched_batches
 from snapreport.findings.remedy_place import remedy_place
 from snapreport.findings.resident_data import data_on_device
@@ -46,7 +46,7 @@ Rule = Callable[[AdviceContext], Advice | None]
 RULES: tuple[Rule, ...] = (
     # Mistakes that one line mends: what an expert looks for first.
     broadcast, one_hot, one_hot_inputs, collected_outputs, exception_holds, expanded_mask, full_logits,
-    distance_matrix, distance_chunks, data_on_device, prefetched_batches, frozen_base, cast_on_device,
+    distance_matrix, distance_chunks, triplet_chunks, data_on_device, prefetched_batches, frozen_base, cast_on_device,
     collected_weights, weight_copies,
     *ATTENTION_RULES,
     *INFERENCE_RULES,
@@ -141,8 +141,7 @@ def _finding(
     following: Combined | None,
 ) -> Finding:
     timeline, detail, row = context.timeline, list(advice.why), _saving_row(advice, saving)
-    if row and row.low_bytes is not UNSET and row.high_bytes is not UNSET:
-        detail.append(sentence("The peak is between {} and {}.", bytes_part(row.low_bytes), bytes_part(row.high_bytes)))
+    detail += _range(row) if row else []
     if saving and _is_limited(advice, saving):
         detail.append(_second_maximum(timeline, saving, _freed(advice, saving)))
     detail += [combined.sentence for combined in (both, following) if combined]
@@ -178,11 +177,21 @@ def _finding(
     )
 
 
+def _range(row: SavingRow) -> list[str]:
+    if row.low_bytes is UNSET or row.high_bytes is UNSET:
+        return []
+    low, high = bytes_part(row.low_bytes), bytes_part(row.high_bytes)
+    if row.high_bytes >= row.peak_bytes + row.saves_bytes:
+        return [sentence("The peak is {} at best; at worst nothing is saved.", low)]
+    return [sentence("The peak is between {} and {}.", low, high)] if low != high else []
+
+
 def _saving_row(advice: Advice, saving: Saving | None) -> SavingRow | None:
     row = saving.row if saving else None
     if row and advice.peak_range and not row.is_lower_bound:
         low, high = advice.peak_range
-        return replace(row, low_bytes=min(low, row.peak_bytes), high_bytes=max(high, row.peak_bytes))
+        high = min(max(high, row.peak_bytes), row.peak_bytes + row.saves_bytes)
+        return replace(row, low_bytes=min(low, row.peak_bytes), high_bytes=high)
     return row
 
 

@@ -243,7 +243,8 @@ def _never_freed(context: AdviceContext) -> Advice | None:
         return None
     old = context.category("gradient") & (context.born >= 0)
     old &= freed_in(context) - born_in(context) >= FEWEST_PASSES
-    if not (size := context.much_at_peak(old)):
+    # More than one for each weight are no sums that backward passes add to, but gradients which something refers to.
+    if not 0 < (size := context.much_at_peak(old)) <= context.bytes_at_peak(context.category("parameter", "unknown")):
         return None
     if _reaches_inputs(context):
         return _without_training(context, old, size)

@@ -8,6 +8,7 @@ from snapreport.findings.advice_births import LINEAR, births
 from snapreport.findings.advice_context import MIN_BYTES, AdviceContext, remembered
 from snapreport.findings.advice_gradients import untrained
 from snapreport.findings.graphs import backward_allocations, backward_passes, born_in, forward_births, waiting_passes
+from snapreport.findings.outer_product import triplets
 from snapreport.timeline.phases import BACKWARD, OPTIMIZER_STEP
 
 _GRAPH_NETWORK = (
@@ -26,7 +27,7 @@ def is_batch_fixed(context: AdviceContext) -> bool:
     """Whether advice to halve the batch would be of no use, as far as the trace shows."""
     if waiting_passes(context) > 1:
         return True  # they are parts of a batch already
-    is_fixed = (_is_one_graph, _has_batch_negatives, _accumulates, _is_single, _is_optimized)
+    is_fixed = (_is_one_graph, _has_batch_negatives, _accumulates, _is_single, _is_optimized, _has_triplets)
     return any(one(context) for one in (*is_fixed, _optimizer_differentiates))
 
 
@@ -78,6 +79,10 @@ def _has_batch_negatives(context: AdviceContext) -> bool:
             by_layer = context.frames(LINEAR)[context.stack] & alike
             return bool((context.size == 8 * samples).any() and by_program.any() and not by_layer.any())
     return False
+
+
+def _has_triplets(context: AdviceContext) -> bool:
+    return bool(context.much_at_peak(triplets(context)))
 
 
 def _accumulates(context: AdviceContext) -> bool:

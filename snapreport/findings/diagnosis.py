@@ -34,6 +34,7 @@ _CAUSES = {
         "release them after the backward pass",
     ),
     "previous-outputs": ("Outputs of the iteration before hold", "delete the old ones first"),
+    "replaced-together": ("Tensors that have been copied hold", "replace each before the next is copied"),
     "backward-each": ("Graphs of several forward passes hold", "call `backward()` after each"),
     "expanded-mask": ("Copies of one attention mask hold", "use a mask that broadcasts"),
     "second-model": ("A model that is no longer in use holds", "delete it"),
@@ -62,6 +63,7 @@ _CAUSES = {
     "full-logits": ("Logits of unused positions hold", "select the positions before the last layer"),
     "distance-matrix": ("Differences of all pairs of vectors hold", "use `torch.cdist`"),
     "distance-chunks": ("Distances of all vectors to all others hold", "compute them in chunks of rows"),
+    "triplet-chunks": ("Tensors of all triplets of a batch hold", "compute them in chunks of anchors"),
     "collected-weights": ("Trained copies of a model hold", "keep their weights on the CPU"),
     "weight-copies": ("Copies of the weights hold", "keep them on the CPU"),
     "cast-on-device": ("Weights that are cast on the device hold", "move them in the smaller type"),
@@ -89,7 +91,8 @@ def diagnosis(found: Sequence[Finding], device: int) -> list[Statement]:
 
     A failure comes before everything. Then come what one line mends and leaks, fragmentation, other remedies that were
     replayed, each with most bytes first, two remedies at once, remedies that save less, reference cycles, segments
-    released again and again, and last what holds the peak. Estimates that rest on number types are no diagnosis.
+    released again and again, and last what holds the peak. Estimates that rest on number types are no diagnosis. A leak
+    of few bytes, of which the recorded steps make no out-of-memory error, comes after what holds the peak.
     """
     here = [finding for finding in found if finding.device == device]
     peak = next((finding for finding in here if finding.kind == "peak"), None)
@@ -102,10 +105,22 @@ def diagnosis(found: Sequence[Finding], device: int) -> list[Statement]:
         if avoiding is not None:
             first.append(Statement(sentence("{}.", avoiding.title), avoiding))
             best = []
-        return [*first, *(best or _main_use(failure, int(failure.evidence["allocated_bytes"]), "what was allocated"))]
+        uses = best or _main_use(failure, int(failure.evidence["allocated_bytes"]), "what was allocated")
+        return [*first, *uses, *_small_leak(here, peak)]
     name = "the final state" if peak and peak.title.startswith("Final state") else "the peak"
     name = "the peak of the trace" if peak and peak.evidence.get("is_lost") else name
-    return best or (_main_use(peak, peak.bytes, name) if peak else [])
+    return [*(best or (_main_use(peak, peak.bytes, name) if peak else [])), *_small_leak(here, peak)]
+
+
+def _is_small_leak(finding: Finding, peak: Finding | None) -> bool:
+    is_leak = finding.kind == "leak" and finding.severity == "warning"
+    return bool(is_leak and peak and finding.bytes < _MIN_SAVING_ONE_LINE * peak.bytes)
+
+
+def _small_leak(here: Sequence[Finding], peak: Finding | None) -> list[Statement]:
+    """The largest leak that explains no peak of the trace."""
+    leak = next((finding for finding in here if _is_small_leak(finding, peak)), None)
+    return [Statement(sentence("{}.", leak.title), leak)] if leak else []
 
 
 def _best_remedy(here: Sequence[Finding], peak: Finding | None) -> list[Statement]:
@@ -113,6 +128,8 @@ def _best_remedy(here: Sequence[Finding], peak: Finding | None) -> list[Statemen
     ranked: list[tuple[int, int, list[Statement]]] = []
     for finding in here:
         size, setting = _least_bytes(finding), _setting_for(finding, here)
+        if _is_small_leak(finding, peak):
+            continue
         if finding.kind == "leak" and finding.severity == "warning":
             remedy = Statement(finding.detail[-1], finding)
             ranked.append((0, size, [Statement(sentence("{}.", finding.title), finding), remedy]))

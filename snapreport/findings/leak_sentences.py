@@ -10,6 +10,7 @@ from snapreport.findings.saving import SavingRow
 from snapreport.number_format import count_text, plural
 from snapreport.sentence import bytes_part, listed, sentence
 from snapreport.timeline.build import DeviceTimeline
+from snapreport.timeline.own_code import python_calls
 
 ONE_CAUSE = 3
 """So many stacks that grow together are one leak: a list of outputs pins the activations of a whole forward pass."""
@@ -179,8 +180,24 @@ def leak_detail(
         would = sentence(would, peak=peak)
         lines.append(sentence("Without the leak {would}{or_needed} (replayed).", would=would, or_needed=or_needed))
     if not is_cache:
-        lines.append(_remedy(evidence))
+        lines.append(_of_derivatives(timeline, remaining, unit) or _remedy(evidence))
     return lines
+
+
+def _of_derivatives(timeline: DeviceTimeline, remaining: pl.DataFrame, unit: str) -> str:
+    """The remedy for graphs of backward passes, which ``create_graph=True`` builds on those of forward passes: most of
+    what leaked has no Python frames, as the engine's threads, beside activations that have some; else "".
+    """
+    calls = python_calls(timeline.recording)
+    of_engine = pl.Series(calls == calls[0]).gather(remaining["stack"])
+    forward = (remaining["category"] == "activation") & ~of_engine
+    if not forward.any() or 2 * int(remaining["size"].filter(of_engine).sum()) < int(remaining["size"].sum()):
+        return ""
+    return sentence(
+        "Graphs of backward passes hold most of it: `detach()` what the next {unit} starts with, and leave out "
+        "`create_graph=True` where nothing differentiates its result.",
+        unit=unit,
+    )
 
 
 def _preallocation(evidence: LeakEvidence) -> str:

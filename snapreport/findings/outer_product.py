@@ -8,14 +8,14 @@ from __future__ import annotations
 import numpy as np
 
 from snapreport.findings.advice_births import LINEAR, births
-from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
+from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, remembered
 from snapreport.findings.graphs import born_in, freed_in
 from snapreport.findings.saving import bytes_of_spans, bytes_over_time, share_with_cost
 from snapreport.integers import is_among
 from snapreport.sentence import sentence
-from snapreport.timeline.phases import OPTIMIZER_STEP
+from snapreport.timeline.phases import FORWARD, OPTIMIZER_STEP
 
-_ELEMENT_SIZES = (4, 2)
+_ELEMENT_SIZES, _TYPES = (4, 2), (1, 2, 4, 8)
 _LAYER = (
     r"torch/nn/(modules/(activation|\w*norm|normalization|conv|linear|pooling|upsampling)\.py forward"
     r"|functional\.py embedding(_bag)?)$"
@@ -25,6 +25,7 @@ _MIN_BYTES = 1 << 22
 _NEIGHBOURS = 8
 _LEAST_DEPTH, _MOST_DEPTH = 8, 4096
 _FEWEST_VECTORS = 64
+_TRIPLETS = r"(?i)triplet"
 _IN_SUM = 2
 """Allocations from a difference on, its square and its sum, in which the remedy computes x·y."""
 DISTANCE_CHUNKS = 8
@@ -206,6 +207,57 @@ def distance_chunks(context: AdviceContext) -> Advice | None:
         mask,
         1 - 1 / DISTANCE_CHUNKS,
         line=f"nearest = torch.cat([distances(part, y).argmin(1) for part in x.chunk({DISTANCE_CHUNKS})])",
+    )
+
+
+@remembered
+def triplets(context: AdviceContext) -> np.ndarray:
+    """Bool per allocation: tensors of all triplets of a batch, ``x[:, :, None] - x[:, None]`` of the distances of all n
+    to all n, masks of such, and gradients. The program makes n³ numbers, as no layer does, while two tensors of n² are
+    alive that are no weights. Powers of two are products of many things, and a module computes scores of attention:
+    there a function has to say that it is about triplets.
+    """
+    every, mask = births(context), context.marked()
+    of_data = ~context.category("parameter", "gradient", "optimizer state")
+    layers = np.unique(every.size[context.frames(_LAYER)[every.stack]])
+    is_named, by_module = context.functions(_TRIPLETS), context.phases.runs(FORWARD)
+    large = (context.by_program & (is_named | ~by_module))[every.stack]
+    large &= (every.size >= _MIN_BYTES) & ~np.isin(every.size, layers)
+    sizes, first = np.unique(every.size[large], return_index=True)
+    for size, at in zip(sizes.tolist(), every.rows[large][first].tolist(), strict=True):
+        alive = of_data & (context.born < context.born[at]) & (context.freed > context.born[at])
+        for bytes_of in _ELEMENT_SIZES:
+            n = round((size / bytes_of) ** (1 / 3))
+            of_pairs = alive & np.isin(context.size, [n**2 * each for each in _TYPES])
+            is_clear = n & (n - 1) or is_named[context.stack[at]]
+            if is_clear and n**3 * bytes_of == size and of_pairs.sum() >= 2:
+                mask[every.rows[np.isin(every.size, [n**3 * each for each in _TYPES])]] = True
+    return mask
+
+
+def triplet_chunks(context: AdviceContext) -> Advice | None:
+    """Tensors of all triplets of a batch, which a loop over parts of it need not make at once."""
+    mask = triplets(context)
+    if not context.trains or not (bytes_ := context.much_at_peak(mask)):
+        return None
+    return Advice(
+        "triplet-chunks",
+        "Compute triplets in chunks of anchors, each checkpointed",
+        [
+            sentence(
+                "Tensors of all triplets of a batch hold {}, from {}. With {DISTANCE_CHUNKS} chunks, those of one "
+                "are allocated at a time.",
+                context.share(bytes_),
+                context.first_line(mask),
+                DISTANCE_CHUNKS=DISTANCE_CHUNKS,
+            ),
+            "Half a batch has an eighth of its triplets, which changes the loss.",
+        ],
+        "torch.utils.checkpoint",
+        "https://docs.pytorch.org/docs/stable/checkpoint.html",
+        mask,
+        1 - 1 / DISTANCE_CHUNKS,
+        line=f"loss = sum(checkpoint(loss_of, part, use_reentrant=False) for part in anchors.chunk({DISTANCE_CHUNKS}))",
     )
 
 

@@ -8,6 +8,7 @@ import torch
 from pairs.kit import DEVICE, REMEDY, Layer, floats, integers, program, train
 from torch import nn
 from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 
 @program(sparse="sparse-gradients")
@@ -203,3 +204,93 @@ def perceptual() -> None:
             wanted = judge(y)
         functional.mse_loss(judge(net(x)), wanted).backward()
         optimizer.step()
+
+
+@program(chunks="triplet-chunks")
+def all_triplets() -> None:
+    """All triplets of a batch: a cube of losses and its masks. Half of the batch would have an eighth of them."""
+    count = 240
+    net = nn.Sequential(nn.Linear(2048, 512), nn.ReLU(), nn.Linear(512, 128)).to(DEVICE)
+
+    def loss_of(far: torch.Tensor, same: torch.Tensor) -> torch.Tensor:
+        cube = functional.relu(far[:, :, None] - far[:, None] + 0.2)
+        valid = (same[:, :, None] & ~same[:, None]).float()
+        return (cube * valid).sum() / ((cube * valid > 1e-8).float().sum() + 1e-8)
+
+    def batch_loss(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        z = functional.normalize(net(x))
+        far, same = torch.cdist(z, z), y[:, None] == y
+        if REMEDY != "chunks":
+            return loss_of(far, same)
+        parts = zip(far.chunk(8), same.chunk(8), strict=True)
+        return sum(checkpoint(loss_of, *part, use_reentrant=False) for part in parts) / 8
+
+    train(net, lambda: (floats(count, 2048), integers(count)), batch_loss, torch.optim.Adam)
+
+
+@program(detach="leak")
+def influence() -> None:
+    """Influence of samples: products with the Hessian, each with a graph that the next one differentiates."""
+    net = nn.Sequential(*[m for _ in range(6) for m in (nn.Linear(512, 512), nn.GELU())], nn.Linear(512, 10))
+    weights = list(net.to(DEVICE).parameters())
+    x, y = floats(256, 512), integers(256)
+    vector = [torch.ones_like(weight) for weight in weights]
+    estimate = vector
+    for _ in range(8):
+        first = torch.autograd.grad(functional.cross_entropy(net(x), y), weights, create_graph=True)
+        product = torch.autograd.grad(first, weights, estimate, create_graph=REMEDY != "detach")
+        estimate = [a + 0.99 * b - 0.01 * c for a, b, c in zip(vector, estimate, product, strict=True)]
+
+
+@program(each="replaced-together")
+def beams() -> None:
+    """Beam search: after each word the caches of all layers are put into the order of the beams."""
+    width, heads, count, half = 512, 8, 8, torch.bfloat16
+    layers = nn.ModuleList([nn.Linear(width, 3 * width) for _ in range(count)]).to(DEVICE, half)
+    table = nn.Embedding(8000, width).to(DEVICE, half)
+    with torch.no_grad():
+        words, order = integers(16), torch.arange(16, device=DEVICE)
+        cache = [[floats(16, heads, 256, 64).to(half) for _ in range(2)] for _ in range(count)]
+        for _ in range(8):
+            h = table(words)
+            for layer, pair in zip(layers, cache, strict=True):
+                q, k, v = layer(h).view(16, 3, heads, 1, 64).unbind(1)
+                pair[0], pair[1] = torch.cat([pair[0], k], 2), torch.cat([pair[1], v], 2)
+                h = h + functional.scaled_dot_product_attention(q, *pair).flatten(1)
+            words = (h @ table.weight.T).topk(2).indices[:, 0]
+            if REMEDY != "each":
+                cache = [[part.index_select(0, order) for part in pair] for pair in cache]
+                continue
+            for pair in cache:
+                for at in range(2):
+                    pair[at] = pair[at].index_select(0, order)
+
+
+class StaticCache:
+    """Keys and values of all layers, allocated once, for the longest text there may be."""
+
+    def __init__(self, layers: int, batch: int, length: int, dtype: torch.dtype) -> None:
+        shape = batch, 8, length, 64
+        self.keys = [torch.zeros(shape, dtype=dtype, device=DEVICE) for _ in range(layers)]
+        self.values = [torch.zeros(shape, dtype=dtype, device=DEVICE) for _ in range(layers)]
+
+
+@program(half="kv-cache")
+def drafted() -> None:
+    """Caches of a draft's and of a target's layers, which constructors make in 32 bits before any request."""
+    kind = torch.bfloat16 if REMEDY == "half" else torch.float32
+    nets = [
+        nn.ModuleList([nn.Linear(width, 3 * 512) for _ in range(count)]).to(DEVICE)
+        for width, count in ((512, 12), (256, 4))
+    ]
+    caches = StaticCache(12, 4, 512, kind), StaticCache(4, 4, 1024, kind)
+    with torch.no_grad():
+        for at in range(12):
+            for net, cache in zip(nets, caches, strict=True):
+                h = floats(4, net[0].in_features)
+                for i, layer in enumerate(net):
+                    q, k, v = layer(h).view(4, 3, 8, 1, 64).unbind(1)
+                    cache.keys[i][:, :, at : at + 1], cache.values[i][:, :, at : at + 1] = k, v
+                    keys, values = (c[i][:, :, : at + 1].float() for c in (cache.keys, cache.values))
+                    mixed = functional.scaled_dot_product_attention(q, keys, values).flatten(1)
+                    h = h + mixed[:, : h.shape[1]]

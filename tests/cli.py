@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,7 +39,12 @@ def in_process(*arguments: object, stdin: bytes | None = None) -> Run:
     from snapreport.cli import main
     from snapreport.jobs import execution
 
-    with mock.patch.object(execution, "processes_for", return_value=1), mock.patch("gc.freeze"):
+    def here(_: int, paths: Sequence[str], options: dict[str, Any] | None, done: Callable[[int, Any], None]) -> None:
+        for index, path in enumerate(paths):
+            done(index, execution.make_digest(path, options))
+
+    processes = execution._on_processes if "--jobs" in arguments else here
+    with mock.patch.object(execution, "_on_processes", processes), mock.patch("gc.freeze"):
         result = CliRunner().invoke(main, [str(a) for a in arguments], input=stdin, prog_name="snapreport")
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise AssertionError(f"{arguments}: {result.exception!r} escaped") from result.exception

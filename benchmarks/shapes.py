@@ -168,7 +168,7 @@ SHAPES = (
     Shape("840 compile contexts", _with(compile_context=lambda i: fresh(f"{i // 600 % 120}/{i // 100 % 7}"))),
     Shape("1,500 pools", _with(pool_id=lambda i: (i // 40 % 5, i // 200 % 300))),
     Shape("stacks of 60", lambda events: snapshot(program(events, depth=60))),
-    Shape("stacks of 1,100", lambda events: snapshot(program(events // 30, stack=_deep))),
+    Shape("stacks of 1,100", lambda events: snapshot(program(events // 5, stack=_deep))),
     Shape("all stacks different", lambda events: snapshot(program(events, stack=_different))),
     Shape("a new file each", lambda events: snapshot(program(events, stack=_new_file))),
     Shape("no stacks of frees", _each(lambda e: e if e["action"] == "alloc" else _without(e, "frames"))),

@@ -224,13 +224,13 @@ def triplets(context: AdviceContext) -> np.ndarray:
     large = (context.by_program & (is_named | ~by_module))[every.stack]
     large &= (every.size >= _MIN_BYTES) & ~np.isin(every.size, layers)
     sizes, first = np.unique(every.size[large], return_index=True)
-    for size, at in zip(sizes.tolist(), every.rows[large][first].tolist(), strict=True):
-        alive = of_data & (context.born < context.born[at]) & (context.freed > context.born[at])
-        for bytes_of in _ELEMENT_SIZES:
-            n = round((size / bytes_of) ** (1 / 3))
+    for bytes_of in _ELEMENT_SIZES:
+        count = np.rint(np.cbrt(sizes / bytes_of)).astype(np.int64)
+        is_cube = count**3 * bytes_of == sizes
+        for n, at in zip(count[is_cube].tolist(), every.rows[large][first[is_cube]].tolist(), strict=True):
+            alive = of_data & (context.born < context.born[at]) & (context.freed > context.born[at])
             of_pairs = alive & np.isin(context.size, [n**2 * each for each in _TYPES])
-            is_clear = n & (n - 1) or is_named[context.stack[at]]
-            if is_clear and n**3 * bytes_of == size and of_pairs.sum() >= 2:
+            if (n & (n - 1) or is_named[context.stack[at]]) and of_pairs.sum() >= 2:
                 mask[every.rows[np.isin(every.size, [n**3 * each for each in _TYPES])]] = True
     return mask
 

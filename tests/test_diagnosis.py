@@ -135,16 +135,20 @@ def test_segments_released_again_and_again_come_before_what_holds_the_peak() -> 
     assert len(said(PEAK, churn, advice("checkpointing", 9 * GIB))) == 1
 
 
-def test_a_leak_of_few_bytes_comes_after_what_holds_the_peak() -> None:
-    """Of 20 GiB a leak of 2 explains some; one of 0.5 makes an error after many more steps than were recorded."""
-    small, large = (
-        Finding("leak", 0, "warning", f"Leak: {size} GiB", ["Drop it."], bytes=int(size * GIB)) for size in (0.5, 2)
+def test_a_slow_leak_comes_after_what_holds_the_peak() -> None:
+    """Of 20 GiB: 2 explain some; 0.5 do not, and 100 MiB a step make an error soon where 1 MiB a step does not."""
+    slow, fast, large = (
+        Finding(
+            "leak", 0, "warning", name, ["Drop it."], bytes=int(size * GIB), evidence={"bytes_per_step": step << 20}
+        )
+        for name, size, step in (("Slow", 0.5, 1), ("Fast", 0.5, 100), ("Large", 2, 1))
     )
     uses = said(PEAK)
-    assert said(PEAK, small) == [*uses, "Leak: 0.5 GiB."] and said(PEAK, large) == ["Leak: 2 GiB.", "Drop it."]
+    assert said(PEAK, slow) == [*uses, "Slow."]
+    assert said(PEAK, fast) == ["Fast.", "Drop it."] and said(PEAK, large) == ["Large.", "Drop it."]
     remedy = advice("checkpointing", 9 * GIB)
-    assert said(PEAK, small, remedy) == [*said(PEAK, remedy), "Leak: 0.5 GiB."]
-    assert said(FAILURE, PEAK, small)[-1] == "Leak: 0.5 GiB." and said(PEAK, large, small)[-1] == "Leak: 0.5 GiB."
+    assert said(PEAK, slow, remedy) == [*said(PEAK, remedy), "Slow."]
+    assert said(FAILURE, PEAK, slow)[-1] == "Slow." and said(PEAK, large, slow)[-1] == "Slow."
 
 
 def test_a_failure_comes_first_and_then_what_holds_the_memory() -> None:

@@ -17,6 +17,7 @@ _MIN_SAVING_ONE_LINE, _MIN_SAVING, _LEAST_SAVING = 0.05, 0.15, 0.1
 """Of the peak: a change of one line, and any other remedy, that saves less is no diagnosis; the least where there is no
 other.
 """
+_STEPS_OF_SLOW_LEAK = 1000
 _MIN_CAUSE_SHARE = 0.3
 """Of the peak: a category with less does not explain it."""
 _MIN_LINE_SHARE = 0.5
@@ -91,8 +92,8 @@ def diagnosis(found: Sequence[Finding], device: int) -> list[Statement]:
 
     A failure comes before everything. Then come what one line mends and leaks, fragmentation, other remedies that were
     replayed, each with most bytes first, two remedies at once, remedies that save less, reference cycles, segments
-    released again and again, and last what holds the peak. Estimates that rest on number types are no diagnosis. A leak
-    of few bytes, of which the recorded steps make no out-of-memory error, comes after what holds the peak.
+    released again and again, and last what holds the peak. Estimates that rest on number types are no diagnosis. A slow
+    leak comes after what holds the peak.
     """
     here = [finding for finding in found if finding.device == device]
     peak = next((finding for finding in here if finding.kind == "peak"), None)
@@ -106,20 +107,23 @@ def diagnosis(found: Sequence[Finding], device: int) -> list[Statement]:
             first.append(Statement(sentence("{}.", avoiding.title), avoiding))
             best = []
         uses = best or _main_use(failure, int(failure.evidence["allocated_bytes"]), "what was allocated")
-        return [*first, *uses, *_small_leak(here, peak)]
+        return [*first, *uses, *_slow_leak(here, peak)]
     name = "the final state" if peak and peak.title.startswith("Final state") else "the peak"
     name = "the peak of the trace" if peak and peak.evidence.get("is_lost") else name
-    return [*(best or (_main_use(peak, peak.bytes, name) if peak else [])), *_small_leak(here, peak)]
+    return [*(best or (_main_use(peak, peak.bytes, name) if peak else [])), *_slow_leak(here, peak)]
 
 
-def _is_small_leak(finding: Finding, peak: Finding | None) -> bool:
-    is_leak = finding.kind == "leak" and finding.severity == "warning"
-    return bool(is_leak and peak and finding.bytes < _MIN_SAVING_ONE_LINE * peak.bytes)
+def _is_slow_leak(finding: Finding, peak: Finding | None) -> bool:
+    """Whether it is a leak that has added little to the peak, and needs a thousand steps to add as much again."""
+    if finding.kind != "leak" or finding.severity != "warning" or peak is None:
+        return False
+    is_slow = finding.evidence.get("bytes_per_step", 0) * _STEPS_OF_SLOW_LEAK < peak.bytes
+    return bool(is_slow and finding.bytes < _MIN_SAVING_ONE_LINE * peak.bytes)
 
 
-def _small_leak(here: Sequence[Finding], peak: Finding | None) -> list[Statement]:
+def _slow_leak(here: Sequence[Finding], peak: Finding | None) -> list[Statement]:
     """The largest leak that explains no peak of the trace."""
-    leak = next((finding for finding in here if _is_small_leak(finding, peak)), None)
+    leak = next((finding for finding in here if _is_slow_leak(finding, peak)), None)
     return [Statement(sentence("{}.", leak.title), leak)] if leak else []
 
 
@@ -128,7 +132,7 @@ def _best_remedy(here: Sequence[Finding], peak: Finding | None) -> list[Statemen
     ranked: list[tuple[int, int, list[Statement]]] = []
     for finding in here:
         size, setting = _least_bytes(finding), _setting_for(finding, here)
-        if _is_small_leak(finding, peak):
+        if _is_slow_leak(finding, peak):
             continue
         if finding.kind == "leak" and finding.severity == "warning":
             remedy = Statement(finding.detail[-1], finding)

@@ -34,6 +34,6 @@ def end_of_loop(timeline: DeviceTimeline, bounds: np.ndarray) -> int:
     often = first < latest if len(bounds) > _FEW_REPETITIONS else latest >= 0
     recurs = often[key] | (stack_phases(timeline.recording).innermost == OPTIMIZER_STEP)[stack]
     births = np.flatnonzero(recurs[last:] & (action[last:] == ALLOC))
-    end = last + (int(births[-1]) if len(births) else 0)
+    end = last + int(births.max(initial=0))
     others = np.flatnonzero(~recurs[end + 1 :])
-    return end + 2 + (int(others[0]) if len(others) else len(key) - end - 1)
+    return end + 2 + int(others.min(initial=len(key) - end - 1))

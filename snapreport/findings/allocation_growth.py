@@ -118,7 +118,7 @@ def loop_memory(timeline: DeviceTimeline, repetitions: Repetitions) -> LoopMemor
     least = min_growth_bytes(timeline)
     sums = remaining.group_by("stack").agg(pl.col("size").sum()).filter(pl.col("size") >= least)
     stacks = sums["stack"].sort().to_numpy()
-    levels = levels_of(allocations, stacks, repetitions) if len(stacks) else np.zeros((0, 2), np.int64)
+    levels = levels_of(allocations, stacks, repetitions)
     return LoopMemory(timeline, repetitions, allocations, remaining, least, stacks, levels)
 
 

@@ -82,9 +82,6 @@ def largest_scores(snapshot: Snapshot, timeline: DeviceTimeline) -> int:
 
 def _scores(context: AdviceContext) -> Scores:
     births = births_without_workspaces(context).rows
-    empty = np.zeros(len(context.size), bool)
-    if len(births) < 3:
-        return Scores(empty, empty)
     fused = context.functions(_FUSED) | context.frames(_FUSED_FILES)
     in_math = context.functions(MATH_KERNEL)
     caller = context.function_of_frame[context.innermost(f"{_SOFTMAX}|{_TORCH}")]
@@ -93,7 +90,7 @@ def _scores(context: AdviceContext) -> Scores:
     direct = context.remember_of_stacks("direct frames of attention", lambda: _direct(context, caller, _IN_CALL))
     with_einsum = _IN_CALL + r"|functional\.py einsum"
     product = context.remember_of_stacks("products of attention", lambda: _direct(context, caller, with_einsum))
-    marked = empty.copy()
+    marked = np.zeros(len(context.size), bool)
     # Softmax frames within something called attention, or within a function whose own lines make as large a product.
     centres = softmax[context.stack] & (named[context.stack] | _has_product(context, births, softmax, caller, product))
     shaped = _by_shape(context, births, caller, direct & ~fused, named)

@@ -37,7 +37,7 @@ def _embeddings(context: AdviceContext) -> int:
         return 0
     this = run[embeds[0]]
     products = np.flatnonzero(made & (run == this) & (kinds(context)[context.stack[rows]] == HALF))
-    before = embeds[embeds < (products[0] if len(products) else len(rows))]
+    before = embeds[embeds < products.min(initial=len(rows))]
     tables = len(np.unique(context.stack[rows[before]]))
     gradients = rows[context.category("gradient")[rows] & (run == this + 1)]
     return int(context.size[gradients[max(0, len(gradients) - tables) :]].sum())

@@ -290,10 +290,7 @@ def _reallocated_by_stack(timeline: DeviceTimeline, events: np.ndarray) -> pl.Da
     rows = timeline.events[events].select("stack", "size")
     following = timeline.allocations.filter(pl.col("alloc_event") >= 0).select("alloc_event", "stack")
     at = np.searchsorted(following["alloc_event"].to_numpy(), events)
-    inside = at < len(following)
-    after = np.where(
-        inside, following["stack"].to_numpy()[np.minimum(at, len(following) - 1)] if len(following) else 0, 0
-    )
+    after = np.append(following["stack"].to_numpy(), 0)[at]
     own = rows["stack"].to_numpy()
     return (
         rows.with_columns(stack=pl.Series(np.where(own > 0, own, after)))

@@ -30,7 +30,7 @@ def common_caller(timeline: DeviceTimeline, stacks: Mapping[int, int]) -> str:
     enough = _MOST_BYTES * sum(stacks.values())
     top = recording.stack(max(stacks, key=lambda stack: stacks[stack]))
     in_module = recording.frames["name"].gather(top).str.contains(MODULE_CALL).to_numpy()
-    outside = int(np.flatnonzero(in_module)[-1]) + 1 if in_module.any() else 0
+    outside = int(np.flatnonzero(in_module).max(initial=-1)) + 1
     for frame in top[outside:]:
         if own[frame] and sum(size for stack, size in stacks.items() if frame in frames[stack]) >= enough:
             break

@@ -125,7 +125,7 @@ def stack_rows(before: pl.DataFrame, after: pl.DataFrame, matching: Matching) ->
     """
     sides = []
     for name, rows, numbers in (("before", before, matching.before), ("after", after, matching.after)):
-        identity = pl.Series("identity", numbers[rows["stack"].to_numpy()] if len(rows) else np.zeros(0, np.int64))
+        identity = pl.Series("identity", numbers[rows["stack"].to_numpy()])
         sides.append(
             rows.select(
                 identity,

@@ -35,10 +35,9 @@ def lowest_live(allocations: pl.DataFrame, stacks: np.ndarray, bounds: np.ndarra
     column = np.searchsorted(bounds, position, "right") - 1
     inside = (column >= 0) & (column < stretches)
     cell = (owner * stretches + column)[inside]  # ascending, as the keys are
-    if len(cell):
-        starts = np.flatnonzero(np.append(True, cell[1:] != cell[:-1]))
-        at = cell[starts]
-        result[at] = np.minimum(result[at], np.minimum.reduceat(total[inside], starts))
+    starts = np.flatnonzero(np.diff(cell, prepend=-1))
+    at = cell[starts]
+    result[at] = np.minimum(result[at], np.minimum.reduceat(total[inside], starts))
     return result.reshape(len(stacks), stretches)
 
 
@@ -51,7 +50,7 @@ def _running_totals(
     key = owner * span + np.minimum(position, span - 1)
     order = stable_order(key)
     key, total = key[order], np.cumsum(change[order])
-    last = np.append(key[1:] != key[:-1], True)  # of several changes at one position the last one counts
+    last = np.diff(key, append=-1) != 0  # of several changes at one position the last one counts
     key, total = key[last], total[last]
     # Totals run on from owner to owner; each one's begin where the one before ends.
     ends = np.searchsorted(key, (np.arange(owners) + 1) * span) - 1

@@ -162,4 +162,4 @@ def _have_indices(context: AdviceContext, parts: np.ndarray) -> bool:
     columns = indices[indices % (_INDEX_BYTES * count) == 0] // count
     vectors = np.concatenate((columns, indices[indices % _INDEX_BYTES == 0]))
     parts_of = context.size[parts][:, None]
-    return bool(((parts_of % vectors == 0) & (parts_of >= 2 * vectors)).all(0).any()) if len(vectors) else False
+    return bool(((parts_of % vectors == 0) & (parts_of >= 2 * vectors)).all(0).any())

@@ -165,7 +165,7 @@ def last_stretch(timeline: DeviceTimeline, live: pl.DataFrame, names: Names) -> 
     """From the last position at which allocated was at most 75% of the peak (-1: it never was)."""
     before = timeline.allocated[: timeline.peak_event + 1]
     low = np.flatnonzero(before <= _LAST_LOW_SHARE * timeline.peak_bytes)
-    start = int(low[-1]) - 1 if len(low) else -1
+    start = int(low.max(initial=0)) - 1
     added = live.filter(pl.col("alloc_event") > start)
     return LastStretch(
         from_event=start,

@@ -61,7 +61,7 @@ def computed_again(context: AdviceContext, layers: Layers) -> StepCost | None:
     """
     profile, timeline = context.timeline.recording.profile, context.timeline
     steps = profiled_steps(timeline)
-    clock = clock_of(timeline.events) if len(timeline.events) else None
+    clock = clock_of(timeline.events)
     if profile is None or profile.activities is None or clock is None or not steps:
         return None
     intervals = profile.activities.intervals

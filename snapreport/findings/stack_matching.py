@@ -114,7 +114,7 @@ def _shapes(recording: Recording, files: pl.Series) -> _Shapes:
     keep = (recorded_flags(recording) & NOISE == 0)[recording.stack_frames]
     flat = recording.stack_frames[keep]
     offsets = np.concatenate(([0], np.cumsum(keep)))[recording.stack_offsets]
-    lines = frames["line"].to_numpy()[flat] if len(flat) else np.zeros(0, np.int64)
+    lines = frames["line"].to_numpy()[flat]
     return _Shapes(pl.DataFrame({"file": files, "name": frames["name"]}), flat, lines, offsets, [])
 
 
@@ -124,7 +124,7 @@ def _number(first: _Shapes, second: _Shapes) -> None:
     number = both.select(n=pl.struct("file", "name").rank("dense")).to_series().to_numpy().astype(np.int32)
     cut = len(first.functions)
     for shapes, numbers in ((first, number[:cut]), (second, number[cut:])):
-        flat = numbers[shapes.flat] if len(shapes.flat) else np.zeros(0, np.int32)
+        flat = numbers[shapes.flat]
         ends = shapes.offsets.tolist()
         shapes.keys = [flat[a:b].tobytes() for a, b in pairwise(ends)]
 

@@ -24,6 +24,7 @@ from generator.recorder import Recorder
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import astuple
+from scripted import Script
 
 import snapreport
 from snapreport.timeline.blocks import ASSUMED, KNOWN, SOURCES, blocks_of
@@ -285,3 +286,18 @@ def test_no_such_position() -> None:
     for position in (-2, len(timeline.events)):
         with pytest.raises(ValueError, match=f"no position {position}"):
             state_at(timeline, position)
+
+
+@pytest.mark.parametrize("has_own", [True, False])
+def test_what_freed_a_block_from_before_the_trace_did_not_allocate_it(has_own: bool, tmp_path: Path) -> None:
+    """Where frees have no stacks of their own, PyTorch gives them those of the allocations."""
+    script, build, drop = Script(), ("/app/model.py", "build"), ("/app/model.py", "drop")
+    old, new = script.alloc("old", 3 << 20, build), script.alloc("new", 5 << 20, build)
+    script.free(new, drop if has_own else build)
+    script.free(old, drop if has_own else build)
+    raw = script.raw()
+    del raw["device_traces"][0][0]
+    path = tmp_path / "late.pickle"
+    path.write_bytes(pickle.dumps(raw))
+    rows = snapreport.load(path).allocations(0).sort("size").select("alloc_event", pl.col("stack") > 0).rows()
+    assert rows == [(-1, not has_own), (0, True)]

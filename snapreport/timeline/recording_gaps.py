@@ -149,7 +149,7 @@ def _missing_allocations(timeline: Timeline) -> Gap | None:
     """Blocks that count as older than the trace, in a segment that the trace created."""
     older = timeline.allocations.filter(pl.col("alloc_event") < 0)
     segments = timeline.segment_history
-    if not len(older) or not (segments["alloc_event"] >= 0).any():
+    if not len(segments):
         return None
     lookup = Lifetimes(*(segments[name].to_numpy() for name in ("address", "alloc_event", "free_event")))
     ends = ends_of(segments["address"].to_numpy(), segments["size"].to_numpy())

@@ -163,6 +163,7 @@ class Recorder:
         self._folder = folder
         # Python's own sys.settrace takes minutes for tests whose oracles walk through all events.
         self._coverage = coverage.Coverage(data_file=None, include=[f"{folder}/*"], messages=False)
+        self._coverage.set_option("run:disable_warnings", ["no-data-collected"])  # of a test that is skipped
 
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         items[:] = [item for item in items if not needs_more(item)]

@@ -4,6 +4,7 @@ real snapshots.
 
 from __future__ import annotations
 
+import pickle
 import re
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import corpus
 import polars as pl
 import pytest
+from scripted import Script
 from test_pipeline import load
 
 import snapreport
@@ -272,6 +274,20 @@ def test_hostile_rules_are_refused(tmp_path: Path, text: str, says: str) -> None
     rules.write_text(text)
     with pytest.raises(snapreport.SnapshotError, match=f"rules.toml: .*{says}"):
         load_rules(rules)
+
+
+def test_own_rules_of_frees_are_for_what_is_unknown(tmp_path: Path) -> None:
+    script, (read, release, close) = Script(), [("/app/data.py", name) for name in ("read", "release", "close")]
+    made_by = (("/app/model.py", "forward"), read, read)
+    blocks = [script.alloc("", size << 20, frame) for size, frame in enumerate(made_by, 1)]
+    for address, frame in zip(blocks, (release, release, close), strict=True):
+        script.free(address, frame)
+    path, rules = tmp_path / "frees.pickle", tmp_path / "rules.toml"
+    path.write_bytes(pickle.dumps(script.raw()))
+    rules.write_text("[[freed]]\ncategory = 'input'\nfunction = '^release$'\n")
+    columns = ("size", pl.col("category", "category_source").cast(pl.String))
+    plain, mine = (snapreport.load(path, rules=of).allocations(0).select(columns).rows() for of in (None, rules))
+    assert set(mine) - set(plain) == {(2 << 20, "input", "freed in")}
 
 
 def test_own_lifetime_holds_for_own_rules_alone(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from snapreport.packing import columns
 from snapreport.reading.recording import ACTIONS
 from snapreport.report import build
 from snapreport.report.payload import Sections
-from snapreport.timeline import steps
+from snapreport.timeline import inference, phases, steps
 
 MIB = 1 << 20
 
@@ -359,3 +359,12 @@ def test_segments_are_released_by_a_retry_or_by_empty_cache(
     action = np.array([trace.CODE[names[letter]] for letter in events])
     first, is_retry, last = trace._releases(action, np.array(stacks))
     assert list(zip(first.tolist(), is_retry.tolist(), last.tolist(), strict=True)) == bursts
+
+
+@pytest.mark.parametrize(("lowest", "frees", "returns"), [(1004, -1, True), (1006, -1, False), (1006, 1, True)])
+def test_memory_that_comes_back_to_its_start_was_weights(lowest: int, frees: int, returns: bool) -> None:
+    """Within half a percent, whatever went instead; or what a forward pass has made goes again."""
+    curve, forward = np.array([1000, 1300, lowest]), np.array([phases.FORWARD])
+    lives: Any = SimpleNamespace(born=forward)
+    one: Any = {"alloc": np.array([0]), "free": np.array([frees]), "size": np.array([300])}
+    assert inference._returns(SimpleNamespace(allocated=curve, lives=lives, **one)) is returns

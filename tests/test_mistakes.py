@@ -74,6 +74,7 @@ CASES = [
     ("interleaved", "last", "full-logits"),  # cast to 32 bits, and the highest of one row taken
     ("queued", "few", "prefetched-batches"),
     ("best", "cpu", "weight-copies"),
+    ("restored", "cpu", "weight-copies"),  # with the optimizer's state
     ("merged", "wait", "weight-copies"),  # versions of a model that serves
     ("measured", "cpu", "collected-outputs"),  # over training steps
     ("never_reset", "cpu", "collected-outputs"),  # all of them sorted after each epoch
@@ -209,6 +210,13 @@ def test_graphs_of_backward_passes_that_leak(torch: fake_torch.FakeTorch, folder
     assert mended.timeline(0).peak_bytes <= (1 + CLOSE) * leak.evidence["needed_peak_bytes"]
     [plain] = [one for one in findings(recorded(torch, folder, "vectors", "")) if one.kind == "leak"]
     assert "create_graph" not in plain.detail[-1]
+
+
+@pytest.mark.parametrize("torch", fake_torch.parameters())
+def test_distances_by_products_are_no_differences_of_all_pairs(torch: fake_torch.FakeTorch, folder: Path) -> None:
+    """What follows two matrices of all pairs is the square of the codes, to which the line adds them."""
+    given = advice(recorded(torch, folder, "quantizer", ""))
+    assert "accumulation" in given and "distance-matrix" not in given
 
 
 @pytest.mark.parametrize("torch", fake_torch.parameters())

@@ -15,6 +15,7 @@ from snapreport.findings.retained_graphs import release_graphs
 from snapreport.findings.saving import share_of_lives, share_with_cost
 from snapreport.findings.unused_graphs import inputs_of_unused_graphs, unused_graphs
 from snapreport.findings.unused_model import unused_model
+from snapreport.findings.weight_copies import copied_weights
 from snapreport.integers import following, is_among, stable_order
 from snapreport.sentence import bytes_part, sentence
 from snapreport.timeline.phases import FORWARD, NONE
@@ -216,6 +217,7 @@ def _late_outputs(context: AdviceContext) -> np.ndarray:
     # What is concatenated is needed until that is done.
     kept &= ~growing_lines(context)
     kept[extended_results(context)] = False
+    kept[copied_weights(context)] = False
     rows = np.flatnonzero(kept & (stack > 0) & is_among(context.phases.innermost, (FORWARD, NONE))[stack])
     table = context.table(rows, generation=_generations(context)[rows])
     table = table.group_by("stack", "generation").agg(

@@ -109,6 +109,7 @@ def distance_matrix(context: AdviceContext) -> Advice | None:
     alike = (function[:-1] == function[1:]) & (function[:-1] > 0) & (size[:-1] == size[1:]) & (size[:-1] >= _MIN_BYTES)
     known: dict[tuple[int, int, int, bool], bool] = {}
     pairs = np.flatnonzero(alike[:-1] & (function[2:] == function[:-2]) & (size[2:] != size[1:-1]))
+    pairs = pairs[~_adds_more(size, calls, pairs)]
     for at in pairs.tolist():
         sums = int(size[at + 2])
         # Scaled by a number for each dimension, a difference is two tensors of all pairs.
@@ -148,6 +149,15 @@ def distance_matrix(context: AdviceContext) -> Advice | None:
         share,
         line="distances = torch.cdist(x, y).square()",
     )
+
+
+def _adds_more(size: np.ndarray, calls: np.ndarray, pairs: np.ndarray) -> np.ndarray:
+    """Bool per place of ``pairs``: its line makes one more tensor as large soon after the two, and not two, as the next
+    difference of a loop and its square: it adds to ``x² - 2xy`` the ``y²`` that it has made in between.
+    """
+    at = np.minimum(pairs[:, None] + np.arange(3, 6), len(size) - 1)
+    third, fourth, fifth = ((size[at] == size[pairs, None]) & (calls[at] == calls[pairs, None])).T
+    return np.asarray((third & ~fourth) | (~third & fourth & ~fifth))
 
 
 def _computing(context: AdviceContext, mask: np.ndarray) -> np.ndarray:

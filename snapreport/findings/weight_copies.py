@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, AdviceEvidence
+from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, AdviceEvidence, remembered
 from snapreport.findings.evaluation_batch import evaluated
 from snapreport.findings.graphs import backward_passes, born_in, forward_births, freed_in
 from snapreport.findings.live import names_of
@@ -32,20 +32,23 @@ def weight_copies(context: AdviceContext) -> Advice | None:
     """
     if context.infers:
         return _versions(context)
-    copies = _copies(context)
+    copies = copied_weights(context)
     mask = context.marked(copies)
     size = context.bytes_at_peak(mask)
     if not context.is_much(size):
         return None
     largest = copies[np.argmax(context.size[copies] * context.at_peak[copies])]
+    of_model = context.size[context.category("parameter") & (context.born < context.born[copies].min())].sum()
+    has_state = np.bincount(born_in(context)[copies], context.size[copies]).max() > of_model
     return Advice(
         "weight-copies",
         _DO,
         [
             sentence(
-                "{} are weights of an earlier step, of which {} makes a copy again and again.",
+                "{} are {what} of an earlier step, of which {} makes a copy again and again.",
                 context.share(size),
                 names_of(context.snapshot).line(int(context.stack[largest])),
+                what="weights and optimizer state" if has_state else "weights",
             ),
             "A copy that no step computes with, such as that of the best weights, does not have to be on the device.",
         ],
@@ -107,7 +110,8 @@ def _versions(context: AdviceContext) -> Advice | None:
     )
 
 
-def _copies(context: AdviceContext) -> np.ndarray:
+@remembered
+def copied_weights(context: AdviceContext) -> np.ndarray:
     """Int64 rows of copies, those of all times."""
     in_step = context.phases.runs(OPTIMIZER_STEP)[context.stack]
     state = context.category("optimizer state") & in_step & (context.born >= 0)
@@ -124,8 +128,8 @@ def _copies(context: AdviceContext) -> np.ndarray:
     line = names_of(context.snapshot).frames[context.stack[rows]]  # deepcopy() calls itself, as deep as modules are
     passes = freed_in(context)[rows] - born_in(context)[rows]
     table = context.table(rows, line=line, copy=born_in(context)[rows])
-    table = table.filter((context.freed[rows] == last) | (passes >= _MIN_PASSES))
-    copies = table.group_by("line", "copy").agg(pl.col("size").sum(), n=pl.len())
+    stays = (context.freed[rows] == last) | (passes >= _MIN_PASSES)
+    copies = table.filter(stays).group_by("line", "copy").agg(pl.col("size").sum(), n=pl.len())
     lines = copies.group_by("line").agg(
         pl.col("size").max(), pl.col("n").max(), copies=pl.len(), first=pl.col("copy").min(),
         alike=(pl.col("size").n_unique() == 1) & (pl.col("n").n_unique() == 1),
@@ -136,7 +140,11 @@ def _copies(context: AdviceContext) -> np.ndarray:
     )  # fmt: skip
     model = context.category("parameter") & (context.born < context.born[rows[0]])
     sizes, total = np.unique(context.size[model]), int(context.size[model].sum())
-    lines = lines.filter((pl.col("size") >= _SIMILAR * total) & (pl.col("size") <= total))
-    table = table.join(lines.select("line"), on="line", how="semi")
+    # With the optimizer's state, as in a checkpoint to go back to.
+    most = total + int(context.size[state].sum())
+    lines = lines.filter((pl.col("size") >= _SIMILAR * total) & (pl.col("size") <= most))
+    # The program may end soon after the last copy.
+    is_last = (pl.col("copy") == pl.col("copy").max().over("line")) & pl.col("size").is_in(pl.Series(sizes).implode())
+    table = table.filter(pl.Series(stays) | is_last).join(lines.select("line"), on="line", how="semi")
     found: np.ndarray = table["row"].to_numpy()
     return found if np.isin(context.size[found], sizes).all() else found[:0]

@@ -15,6 +15,7 @@ import torch
 from pairs.kit import DEVICE, REMEDY, Layer, floats, integers, program
 from torch import nn
 from torch.nn import functional
+from torch.utils._pytree import tree_map
 
 WORDS = 32768
 
@@ -104,6 +105,25 @@ def best() -> None:
             step.zero_grad()
         kept = {k: v.cpu() for k, v in net.state_dict().items()} if REMEDY == "cpu" else copy.deepcopy(net)
     del kept
+
+
+@program(cpu="weight-copies")
+def restored() -> None:
+    """The best weights so far, with their optimizer's state, to go on from where training fails."""
+    net = nn.Sequential(*[m for _ in range(4) for m in (nn.Linear(1024, 1024), nn.ReLU())], nn.Linear(1024, 10))
+    step = torch.optim.Adam(net.to(DEVICE).parameters())
+    best = None
+    for _ in range(4):
+        for _ in range(3):
+            step.zero_grad()
+            functional.cross_entropy(net(floats(64, 1024)), integers(64)).backward()
+            step.step()
+        state = {"net": net.state_dict(), "step": step.state_dict()}
+        if REMEDY == "cpu":
+            best = tree_map(lambda one: one.cpu() if torch.is_tensor(one) else one, state)
+        else:
+            best = copy.deepcopy(state)
+    del best
 
 
 @program(cpu="collected-outputs")

@@ -294,3 +294,22 @@ def drafted() -> None:
                     keys, values = (c[i][:, :, : at + 1].float() for c in (cache.keys, cache.values))
                     mixed = functional.scaled_dot_product_attention(q, keys, values).flatten(1)
                     h = h + mixed[:, : h.shape[1]]
+
+
+@program(half="accumulation")
+def quantizer() -> None:
+    """VQ-VAE: squared distances to all codes by their products, and one-hot vectors of the nearest."""
+    encoder, decoder = nn.Conv2d(3, 64, 4, 4), nn.ConvTranspose2d(64, 3, 4, 4)
+    codes = nn.Embedding(4096, 64)
+    net = nn.ModuleList([encoder, decoder, codes]).to(DEVICE)
+
+    def loss_of(x: torch.Tensor) -> torch.Tensor:
+        z = encoder(x)
+        flat = z.movedim(1, -1).reshape(-1, 64)
+        apart = flat.pow(2).sum(1, keepdim=True) - 2 * flat @ codes.weight.t() + codes.weight.pow(2).sum(1)
+        near = torch.zeros(len(flat), 4096, device=DEVICE).scatter_(1, apart.argmin(1)[:, None], 1)
+        q = (near @ codes.weight).unflatten(0, (len(x), *z.shape[2:])).movedim(-1, 1)
+        back = functional.mse_loss(decoder(z + (q - z).detach()), x)
+        return functional.mse_loss(q.detach(), z) + functional.mse_loss(q, z.detach()) + back
+
+    train(net, lambda: (floats(8, 3, 128, 128),), loss_of, torch.optim.Adam)

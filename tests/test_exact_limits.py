@@ -15,7 +15,7 @@ from scripted import Script
 from test_bad_input import GOOD
 
 import snapreport
-from snapreport.allocator import trace
+from snapreport.allocator import check, trace
 from snapreport.allocator.blocks import segment_size
 from snapreport.allocator.minimum import STEP, fits, minimum_memory
 from snapreport.allocator.model import CachingAllocator
@@ -368,3 +368,17 @@ def test_memory_that_comes_back_to_its_start_was_weights(lowest: int, frees: int
     lives: Any = SimpleNamespace(born=forward)
     one: Any = {"alloc": np.array([0]), "free": np.array([frees]), "size": np.array([300])}
     assert inference._returns(SimpleNamespace(allocated=curve, lives=lives, **one)) is returns
+
+
+@pytest.mark.parametrize(
+    ("replayed", "error"), [((20, 40, 0), 0), ((30, 40, 0), 0.25), ((20, 38, 0), 0.05), ((20, 40, 20), 0.5)]
+)
+def test_a_replay_is_compared_behind_each_request_and_each_release(replayed: tuple[int, ...], error: float) -> None:
+    """Two requests that reserve 20 bytes each, and an ``empty_cache()`` that releases both in two events."""
+    recorded = SimpleNamespace(reserved=np.array([0, 20, 20, 40, 40, 20, 0]))
+    kinds = np.array([trace.ALLOC, trace.ALLOC, trace.EMPTY_CACHE])
+    own: Any = SimpleNamespace(timeline=recorded, kind=kinds, event=np.array([1, 3, 4]), item=np.array([0, 1, 5]))
+    done: Any = SimpleNamespace(events=np.array([-1, 1, 3, 4]), reserved=np.array([0, *replayed]), oom_event=None)
+    assert check._curve_error(own, done, recorded_retries=False) == error
+    done.oom_event = 3
+    assert check._curve_error(own, done, recorded_retries=False) == 1

@@ -26,6 +26,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import CodeType, FunctionType
@@ -208,21 +209,30 @@ def record(file: str, into: Path, copy: Path) -> None:
     recorder = Recorder(copy / "snapreport")
     pytest.main([*ARGUMENTS[:2], *ARGUMENTS[3:], f"tests/{file}"], plugins=[recorder])
     calls = {test: called for test, called in recorder.calls.items() if test not in recorder.failed}
-    into.write_bytes(pickle.dumps(calls))
+    into.write_bytes(pickle.dumps((calls, checksums(copy / "snapreport"))))
+
+
+def checksums(folder: Path) -> dict[str, int]:
+    return {str(path.relative_to(folder)): zlib.crc32(path.read_bytes()) for path in folder.rglob("*.py")}
 
 
 def recorded_calls(copy: Path, known: Path, patterns: list[str]) -> Calls:
-    """What each test calls, from files in the folder ``known``; test files newer than theirs are run."""
+    """What each test calls, from files in the folder ``known``; test files newer than theirs are run. Where a file of
+    the package has changed since then, tests that ran any line of it are taken to run all.
+    """
     known.mkdir(parents=True, exist_ok=True)
     calls: Calls = {}
+    own = checksums(copy / "snapreport")
     for path in sorted({path for pattern in patterns for path in (copy / "tests").glob(f"test_{pattern}.py")}):
         part = known / f"{path.stem}.pickle"
         if not part.exists() or part.stat().st_mtime < path.stat().st_mtime:
-            part.write_bytes(pickle.dumps({}))  # what it stays if the tests take too long
+            part.write_bytes(pickle.dumps(({}, {})))  # what it stays if the tests take too long
             name = path.name
             forked(600, lambda name=name, part=part: record(name, part, copy))  # type: ignore[misc]
-            print(f"{path.name}: {len(pickle.loads(part.read_bytes()))} tests recorded", flush=True)
-        calls |= pickle.loads(part.read_bytes())
+            print(f"{path.name}: {len(pickle.loads(part.read_bytes())[0])} tests recorded", flush=True)
+        recorded, sums = pickle.loads(part.read_bytes())
+        for test, (seconds, ran) in recorded.items():
+            calls[test] = (seconds, {file: bits if sums[file] == own.get(file) else -1 for file, bits in ran.items()})
     return calls
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,8 @@ def test_imbalance_is_the_worst_rank_above_the_median(digests: Path, peaks: list
     check = document["checks"][0]
     assert code == 1 and check["rule"] == "max-imbalance" and check["value"] == max(peaks)
     assert check["message"].startswith("rank 3:") and "metrics.py:31" in check["evidence"][0]
+    said = re.search(r" ([\d.]+)% above the median of \d+ ranks", check["message"])
+    assert said is not None and abs(float(said[1]) - 100 * exact) <= 0.5
     assert checked(digests, "--max-imbalance", f"{100 * exact + 0.1:.4f}%")[0] == 0
 
 

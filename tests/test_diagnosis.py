@@ -15,6 +15,8 @@ from snapreport.findings.diagnosis import diagnosis
 from snapreport.findings.model import Finding
 from snapreport.findings.reference_cycles import CycleEvidence
 from snapreport.findings.saving import SavingRow
+from snapreport.report.sentence_html import Links
+from snapreport.report.verdict import chips
 from tests import corpus
 
 GIB = 1 << 30
@@ -136,12 +138,12 @@ def test_segments_released_again_and_again_come_before_what_holds_the_peak() -> 
 
 
 def test_a_slow_leak_comes_after_what_holds_the_peak() -> None:
-    """Of 20 GiB: 2 explain some; 0.5 do not, and 100 MiB a step make an error soon where 1 MiB a step does not."""
+    """Of 20 GiB: 2 explain some; 0.5 do not, and 3 MiB a step make an error in a night where 64 KiB do not."""
     slow, fast, large = (
         Finding(
-            "leak", 0, "warning", name, ["Drop it."], bytes=int(size * GIB), evidence={"bytes_per_step": step << 20}
+            "leak", 0, "warning", name, ["Drop it."], bytes=int(size * GIB), evidence={"bytes_per_step": step << 10}
         )
-        for name, size, step in (("Slow", 0.5, 1), ("Fast", 0.5, 100), ("Large", 2, 1))
+        for name, size, step in (("Slow", 0.5, 64), ("Fast", 0.5, 3072), ("Large", 2, 64))
     )
     uses = said(PEAK)
     assert said(PEAK, slow) == [*uses, "Slow."]
@@ -149,6 +151,11 @@ def test_a_slow_leak_comes_after_what_holds_the_peak() -> None:
     remedy = advice("checkpointing", 9 * GIB)
     assert said(PEAK, slow, remedy) == [*said(PEAK, remedy), "Slow."]
     assert said(FAILURE, PEAK, slow)[-1] == "Slow." and said(PEAK, large, slow)[-1] == "Slow."
+    # Above the timeline each of the two has a chip.
+    found = [PEAK, slow, remedy]
+    shown = chips(found, {0: 0}, 0, Links(), [(one.text, one.finding) for one in diagnosis(found, 0)])
+    assert [chip.kind for chip in shown] == ["advice", "leak"]
+    assert "Slow" not in shown[0].remedy and shown[1].remedy == "Drop it."
 
 
 def test_a_failure_comes_first_and_then_what_holds_the_memory() -> None:

@@ -17,7 +17,8 @@ _MIN_SAVING_ONE_LINE, _MIN_SAVING, _LEAST_SAVING = 0.05, 0.15, 0.1
 """Of the peak: a change of one line, and any other remedy, that saves less is no diagnosis; the least where there is no
 other.
 """
-_STEPS_OF_SLOW_LEAK = 1000
+_STEPS_OF_SLOW_LEAK, _LEAST_TO_FILL = 100_000, 16 << 30
+"""A slow leak needs so many steps to add as much as the peak, or so many bytes: a day of steps of a second each."""
 _MIN_CAUSE_SHARE = 0.3
 """Of the peak: a category with less does not explain it."""
 _MIN_LINE_SHARE = 0.5
@@ -114,10 +115,10 @@ def diagnosis(found: Sequence[Finding], device: int) -> list[Statement]:
 
 
 def _is_slow_leak(finding: Finding, peak: Finding | None) -> bool:
-    """Whether it is a leak that has added little to the peak, and needs a thousand steps to add as much again."""
+    """Whether it is a leak that has added little to the peak, and needs a day of steps to add as much as the peak."""
     if finding.kind != "leak" or finding.severity != "warning" or peak is None:
         return False
-    is_slow = finding.evidence.get("bytes_per_step", 0) * _STEPS_OF_SLOW_LEAK < peak.bytes
+    is_slow = finding.evidence.get("bytes_per_step", 0) * _STEPS_OF_SLOW_LEAK < max(peak.bytes, _LEAST_TO_FILL)
     return bool(is_slow and finding.bytes < _MIN_SAVING_ONE_LINE * peak.bytes)
 
 

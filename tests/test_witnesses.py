@@ -22,6 +22,7 @@ import snapreport
 from snapreport.findings.diagnosis import headline
 from snapreport.findings.model import Finding
 from snapreport.findings.run import KINDS, findings
+from snapreport.report.page_remedies import page_growth
 
 RECORDINGS = Path(__file__).parent / "recordings" / "witnesses"
 WORKSPACE = 8_519_680
@@ -251,3 +252,13 @@ def test_a_request_that_failed_counts_though_its_block_is_recorded(tmp_path: Pat
     path.write_bytes(pickle.dumps(Script(events=[*events[:second], failed], live=live).raw()))
     (finding,) = (f for f in findings(snapreport.load(path)) if labels(f) == "broadcast")
     assert finding.evidence["at_peak_bytes"] == square + block
+
+
+def test_no_other_batch_is_foretold_where_triplets_grow_with_its_third_power() -> None:
+    snapshot = snapreport.load(RECORDINGS / "all_triplets.pickle.xz")
+    assert page_growth(snapshot, [], {0: 0}, 0), "activations grow"
+    assert not page_growth(snapshot, findings(snapshot), {0: 0}, 0)
+    [device] = snapreport.fit([snapshot], [240], to=[480])["devices"]
+    assert device["aligned"]["reason"].endswith("which grow with the third power of the value")
+    [device] = snapreport.fit([snapshot], [241], to=[480])["devices"]
+    assert device["aligned"]["reason"] is None

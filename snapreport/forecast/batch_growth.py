@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from snapreport.findings.saving import live_mask
 from snapreport.forecast.size_laws import CONSTANT, LINEAR, UNKNOWN, SizeLaws
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.phases import INITIALISATION, LOADING, OPTIMIZER_STEP, stack_phases
@@ -37,6 +38,18 @@ def batch_growth(timeline: DeviceTimeline, value: float) -> SizeLaws:
     coefficients[:, 0] = np.where(linear, 0, size)
     coefficients[:, 1] = np.where(linear, size / value, 0)
     return SizeLaws(coefficients, kind, np.zeros(len(size), bool))
+
+
+def cubic_bytes(timeline: DeviceTimeline, value: float) -> int:
+    """Bytes at the peak in tensors of ``value``³ numbers, as those of all triplets of a batch. The third power of a
+    power of two is the size of many things.
+    """
+    count = int(value)
+    if count != value or not 1 < count < 1 << 20 or count & (count - 1) == 0:
+        return 0
+    size = timeline.allocations["size"].to_numpy()
+    mask = live_mask(timeline, timeline.peak_event) & np.isin(size, [count**3 * bytes_of for bytes_of in (1, 2, 4, 8)])
+    return int(size[mask].sum())
 
 
 def _is_category(category: np.ndarray, names: tuple[str, ...]) -> np.ndarray:

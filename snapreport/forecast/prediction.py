@@ -20,7 +20,7 @@ from snapreport.contracts.finding import Confidence
 from snapreport.contracts.fit import FitPrediction, LeftOutRecording
 from snapreport.findings.saving import live_mask
 from snapreport.forecast.alignment import Alignment, align
-from snapreport.forecast.batch_growth import batch_growth
+from snapreport.forecast.batch_growth import batch_growth, cubic_bytes
 from snapreport.forecast.convolution_workspaces import FACTORS, fit_workspaces, workspaces
 from snapreport.forecast.reductions import SummedTrace
 from snapreport.forecast.size_laws import ADOPTED, LINEAR, UNKNOWN, SizeLaws, size_laws
@@ -71,6 +71,13 @@ class DeviceFit:
                     f"shapes depend on the data: at {value:g} steps differ in {share} of their bytes, most in "
                     f"{varying.line}; record steps of one shape, such as the largest"
                 )
+        timeline, value = self.whatifs[0].timeline, float(self.values[0])
+        cubes = cubic_bytes(timeline, value) if self.is_estimate else 0
+        if cubes > ROOM * timeline.peak_bytes:
+            share = share_text(cubes, timeline.peak_bytes)
+            return (
+                f"{share} of the peak are tensors of {value:g}³ numbers, which grow with the third power of the value"
+            )
         last = len(self.values) - 1
         for at in range(last):
             if self.alignment(at, at + 1).insertions is None:

@@ -79,12 +79,17 @@ class PageGrowth(Struct, frozen=True):
     unsure: str
 
 
-def page_growth(snapshot: Snapshot, index: Mapping[int, int], stack_base: int) -> list[PageGrowth]:
-    """Of each device at whose peak something grows with the batch. ``index``, ``stack_base``: see ``verdict.chips``."""
+def page_growth(
+    snapshot: Snapshot, findings: Sequence[Finding], index: Mapping[int, int], stack_base: int
+) -> list[PageGrowth]:
+    """Of each device at whose peak something grows with the batch. ``index``, ``stack_base``: see ``verdict.chips``.
+    What grows with the third power of it is of triplets: there nothing is foretold.
+    """
     found = []
+    cubic = {one.device for one in findings if one.kind == "advice" and one.evidence["rule"] == "triplet-chunks"}
     for device, place in index.items():
         timeline = snapshot.timeline(device)
-        if timeline.kind != "cuda" or not len(timeline.events):
+        if timeline.kind != "cuda" or not len(timeline.events) or device in cubic:
             continue
         kind = batch_growth(timeline, 1.0).kind
         masks = kind == LINEAR, kind == UNKNOWN

@@ -6,11 +6,12 @@ import numpy as np
 from msgspec import UNSET, UnsetType
 
 from snapreport.findings.advice_context import ONE_LINE, SLOWER, Advice, AdviceContext, AdviceEvidence, remembered
-from snapreport.findings.advice_gradients import keep_gradients, untrained_gradients
+from snapreport.findings.advice_gradients import keep_gradients
 from snapreport.findings.loaded_checkpoint import loaded_checkpoint
 from snapreport.findings.noted_types import element_bytes
 from snapreport.findings.sparse_gradients import sparse_gradients
 from snapreport.findings.transfer_time import moved_each_step
+from snapreport.findings.untrained_gradients import untrained_gradients
 from snapreport.integers import following
 from snapreport.sentence import bytes_part, sentence
 from snapreport.timeline.phases import OPTIMIZER_STEP

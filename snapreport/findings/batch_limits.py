@@ -6,9 +6,9 @@ import numpy as np
 
 from snapreport.findings.advice_births import LINEAR, births
 from snapreport.findings.advice_context import MIN_BYTES, AdviceContext, remembered
-from snapreport.findings.advice_gradients import untrained
 from snapreport.findings.graphs import backward_allocations, backward_passes, born_in, forward_births, waiting_passes
 from snapreport.findings.outer_product import triplets
+from snapreport.findings.untrained_gradients import untrained
 from snapreport.timeline.phases import BACKWARD, OPTIMIZER_STEP
 
 _GRAPH_NETWORK = (

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import corpus
+import planted
 import pytest
 from colour_oracle import Color, faint, groups, held, painted
 from oracle import Device
@@ -190,6 +191,19 @@ def test_legend_follows_the_pointer(training: Device, opened: Any) -> None:
     assert sum(entry["bytes"] for entry in legend(opened)["entries"]) == training.allocated[3041]
     opened.page.mouse.move(5, 5)
     opened.until(is_at, training.peak_event + 1)
+
+
+def test_the_picture_is_as_high_whatever_is_held_at_the_pointer(
+    report_of: Callable[..., Path], open_report: Callable[..., Any]
+) -> None:
+    """A click that begins on the button over the plot ends on it, also where the legend changes meanwhile."""
+    opened = open_report(report_of(planted.path_of("serving", events=4000, record_from=1)))
+    fold = opened.page.get_by_role("button", name="that never change")
+    height, entries = opened.plot()["height"], opened.page.locator(".legend li").count()
+    fold.hover()
+    opened.until("entries => document.querySelectorAll('.legend li').length < entries", entries)
+    opened.settle()
+    assert opened.plot()["height"] == height
 
 
 def test_legend_filters_by_pointer_and_keyboard(opened: Any) -> None:

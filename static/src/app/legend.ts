@@ -55,8 +55,7 @@ export class Legend {
   private readonly more = h('span.soft.clip.legend-more')
   private readonly elements = new Memo<Map<number, Entry>>()
   private readonly roomy = matchMedia(ROOMY)
-  /** As many entries as are seen without scrolling. */
-  private room = MOST_IN_COLUMN
+  private columns = 1
   private readonly used = new Memo<number[]>()
   private drawn = ''
   private shown: Shown | null = null
@@ -145,10 +144,14 @@ export class Legend {
   /** The columns of the list, once it is laid out. */
   private measure(): void {
     const columns = getComputedStyle(this.list).gridTemplateColumns.split(' ').length
-    const room = columns > 1 ? ROWS * columns : MOST_IN_COLUMN
-    if (room === this.room || this.list.offsetWidth === 0) return
-    this.room = room
+    if (columns === this.columns || this.list.offsetWidth === 0) return
+    this.columns = columns
     this.redraw()
+  }
+
+  /** As many entries as are seen without scrolling. */
+  private get room(): number {
+    return this.columns > 1 ? ROWS * this.columns : MOST_IN_COLUMN
   }
 
   private redraw(): void {
@@ -182,7 +185,8 @@ export class Legend {
     if (isOpen && colouring.hatched && order.some((key) => inferred?.[key]))
       this.more.textContent += '; hatched: the category is inferred'
     if (!isOpen) return
-    this.list.classList.toggle('many', used.length > this.room)
+    // As high as all that occur need, though few may be held at the moment: the picture above does not jump under the pointer.
+    this.list.style.setProperty('--rows', String(Math.ceil(Math.min(used.length, this.room) / this.columns)))
     const items = order.map((key) => this.entryOf(key, shown, held, inferred?.[key] ?? 0, total, state.query))
     // Entries keep their elements, and only those are moved whose place is another's, so that the focus stays.
     items.forEach((item, i) => {

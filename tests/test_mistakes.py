@@ -75,6 +75,7 @@ CASES = [
     ("queued", "few", "prefetched-batches"),
     ("best", "cpu", "weight-copies"),
     ("restored", "cpu", "weight-copies"),  # with the optimizer's state
+    ("rates", "cpu", "weight-copies"),  # once, with the optimizer's state
     ("merged", "wait", "weight-copies"),  # versions of a model that serves
     ("measured", "cpu", "collected-outputs"),  # over training steps
     ("never_reset", "cpu", "collected-outputs"),  # all of them sorted after each epoch
@@ -595,12 +596,32 @@ def test_recorded_mistakes_come_first(name: str, rule: str) -> None:
     [
         ("discrepancy", "distance-matrix", 25_047_816),  # x·y is there only while distances are computed
         ("generated", "no-grad", 75_990_320),  # a container in another one: the outer one holds the input
+        ("neighbourhoods", "checkpointing", 459_344_184),  # a function is the layer
+        ("read_again", "full-logits", 71_315_520),  # logits that grow with the text are no cache
         ("smoothed", "one-hot", 555_259_944),
         ("transcripts", "retained-graphs", 148_297_568),  # convolutions without cuDNN unfold in their own line
     ],
 )
 def test_promises_of_recorded_mistakes(name: str, rule: str, measured: int) -> None:
-    """The peaks of the mended programs, of PyTorch 2.15; none of outputs that are those of the iteration before."""
+    """The peaks of the mended programs, of PyTorch 2.15, and of 2.9 for two; none of outputs that are those of the
+    iteration before.
+    """
     given = advice(snapreport.load(RECORDED / f"{name}.pickle.xz"))
     assert next(iter(given)) == rule and "previous-outputs" not in given
     assert abs(given[rule].evidence["saving"]["peak_bytes"] - measured) <= CLOSE * measured
+
+
+def test_outputs_of_layers_in_a_list_are_no_graph_that_nothing_uses() -> None:
+    """No backward pass frees them, while it frees all that their layers saved."""
+    given = advice(snapreport.load(RECORDED / "joined.pickle.xz"))
+    assert {"accumulation", "checkpointing"} <= set(given) and "no-grad" not in given
+
+
+def test_weights_that_are_joined_do_not_halve_with_the_batch() -> None:
+    assert "accumulation" not in advice(snapreport.load(RECORDED / "penalised.pickle.xz"))
+
+
+def test_a_leak_that_has_ended_and_added_little_does_not_come_first() -> None:
+    """Ten vectors of documents that are joined, beside the scores of all queries and all documents."""
+    said = headline(findings(snapreport.load(RECORDED / "retrieved.pickle.xz")), 0)
+    assert [sentence.startswith("Leak: ") for sentence in said].index(True) > 0

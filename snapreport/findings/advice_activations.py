@@ -279,13 +279,14 @@ def batch_sized(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: activations, inputs, temporaries and what else is of one step, but not of the optimizer's.
 
     Graphs that a stored output keeps stay: the other half makes its own. So do a data set, also one of which batches
-    are views, and all results of a loop.
+    are views, all results of a loop, and what is as large as all parameters together, which it joins.
     """
     grows = context.category("activation", "input", "temporary") & (context.born >= 0) & ~dropped_graphs(context)
     grows |= unknown_of_a_step(context)
     # Inputs that stay allocated over more backward passes than those of one batch are no batch.
     lasting = context.category("input") & (context.born >= 0) & (freed_in(context) - born_in(context) >= MOST_PASSES)
     grows &= ~(_kept_over_steps(context) | resident_data(context) | collections(context) | lasting)
+    grows &= context.size != context.bytes_at_peak(context.category("parameter"))
     of_batch = grows & ~(context.phases.innermost == OPTIMIZER_STEP)[context.stack]
     return np.asarray(of_batch & ~added_to_gradients(context))
 

@@ -17,8 +17,8 @@ _MIN_SAVING_ONE_LINE, _MIN_SAVING, _LEAST_SAVING = 0.05, 0.15, 0.1
 """Of the peak: a change of one line, and any other remedy, that saves less is no diagnosis; the least where there is no
 other.
 """
-_STEPS_OF_SLOW_LEAK, _LEAST_TO_FILL = 100_000, 16 << 30
-"""A slow leak needs so many steps to add as much as the peak, or so many bytes: a day of steps of a second each."""
+_STEPS_OF_MINOR_LEAK, _LEAST_TO_FILL = 100_000, 16 << 30
+"""A minor leak needs so many steps to add as much as the peak, or so many bytes: a day of steps of a second each."""
 _MIN_CAUSE_SHARE = 0.3
 """Of the peak: a category with less does not explain it."""
 _MIN_LINE_SHARE = 0.5
@@ -108,23 +108,27 @@ def diagnosis(found: Sequence[Finding], device: int) -> list[Statement]:
             first.append(Statement(sentence("{}.", avoiding.title), avoiding))
             best = []
         uses = best or _main_use(failure, int(failure.evidence["allocated_bytes"]), "what was allocated")
-        return [*first, *uses, *_slow_leak(here, peak)]
+        return [*first, *uses, *_minor_leak(here, peak)]
     name = "the final state" if peak and peak.title.startswith("Final state") else "the peak"
     name = "the peak of the trace" if peak and peak.evidence.get("is_lost") else name
-    return [*(best or (_main_use(peak, peak.bytes, name) if peak else [])), *_slow_leak(here, peak)]
+    return [*(best or (_main_use(peak, peak.bytes, name) if peak else [])), *_minor_leak(here, peak)]
 
 
-def _is_slow_leak(finding: Finding, peak: Finding | None) -> bool:
-    """Whether it is a leak that has added little to the peak, and needs a day of steps to add as much as the peak."""
+def _is_minor_leak(finding: Finding, peak: Finding | None) -> bool:
+    """Whether it is a leak that has added little to the peak, and has ended, or needs a day of steps to add as much as
+    the peak.
+    """
     if finding.kind != "leak" or finding.severity != "warning" or peak is None:
         return False
-    is_slow = finding.evidence.get("bytes_per_step", 0) * _STEPS_OF_SLOW_LEAK < max(peak.bytes, _LEAST_TO_FILL)
-    return bool(is_slow and finding.bytes < _MIN_SAVING_ONE_LINE * peak.bytes)
+    evidence = finding.evidence
+    is_slow = evidence.get("bytes_per_step", 0) * _STEPS_OF_MINOR_LEAK < max(peak.bytes, _LEAST_TO_FILL)
+    has_ended = evidence["freed_bytes"] == evidence["live_bytes"]
+    return bool((is_slow or has_ended) and finding.bytes < _MIN_SAVING_ONE_LINE * peak.bytes)
 
 
-def _slow_leak(here: Sequence[Finding], peak: Finding | None) -> list[Statement]:
+def _minor_leak(here: Sequence[Finding], peak: Finding | None) -> list[Statement]:
     """The largest leak that explains no peak of the trace."""
-    leak = next((finding for finding in here if _is_slow_leak(finding, peak)), None)
+    leak = next((finding for finding in here if _is_minor_leak(finding, peak)), None)
     return [Statement(sentence("{}.", leak.title), leak)] if leak else []
 
 
@@ -133,7 +137,7 @@ def _best_remedy(here: Sequence[Finding], peak: Finding | None) -> list[Statemen
     ranked: list[tuple[int, int, list[Statement]]] = []
     for finding in here:
         size, setting = _least_bytes(finding), _setting_for(finding, here)
-        if _is_slow_leak(finding, peak):
+        if _is_minor_leak(finding, peak):
             continue
         if finding.kind == "leak" and finding.severity == "warning":
             remedy = Statement(finding.detail[-1], finding)

@@ -7,7 +7,7 @@ import numpy as np
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, remembered
 from snapreport.findings.graphs import backward_passes, born_in, dropped_graphs, freed_in
 from snapreport.findings.retained_graphs import retained_graphs
-from snapreport.findings.unused_graphs import unused_graphs
+from snapreport.findings.unused_graphs import CHECKPOINT, unused_graphs
 from snapreport.sentence import sentence
 from snapreport.timeline.phases import BACKWARD
 
@@ -49,7 +49,7 @@ def evaluated(context: AdviceContext) -> np.ndarray:
     np.minimum.at(begins, run[saved], pass_begins(context)[saved])
     before = begins[run]
     passing = (context.born >= 0) & context.has_python & (context.born < before) & (freed <= before) & (freed < last)
-    return np.asarray(passing & ~unused & ~context.frames(r"torch/utils/checkpoint\.py")[context.stack])
+    return np.asarray(passing & ~unused & ~context.frames(CHECKPOINT)[context.stack])
 
 
 @remembered

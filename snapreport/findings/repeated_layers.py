@@ -121,7 +121,7 @@ def _family(context: AdviceContext, activation: np.ndarray, lines: pl.DataFrame,
     layer = np.searchsorted(first, born, "right")
     table = context.table(rows, layer=layer)
     backward = np.flatnonzero(backward_allocations(context))
-    # In the backward pass a layer is computed again before the first of its tensors goes.
+    # In the backward pass a layer is computed again before what first needs one of its tensors allocates a gradient.
     table = table.with_columns(end=pl.col("born").max().over("layer"), large=pl.col("size").max().over("layer"))
     again = following(backward, table["end"].to_numpy(), len(context.timeline.events))
     # Of a pass that was cut off, the last layer's lines may be alive that no other layer has.
@@ -148,7 +148,9 @@ def _family(context: AdviceContext, activation: np.ndarray, lines: pl.DataFrame,
     part = bool(len(grows)) and 2 * context.size[rows[concatenated]].sum() >= context.size[rows].sum()
     stays = ~concatenated if part else table["stays"].to_numpy()
     starts = table["end"].to_numpy() + 1
-    ends = np.minimum(table["again"].to_numpy() - 1, context.freed[rows])
+    goes = table["again"].to_numpy()
+    needed = np.maximum(np.append(-1, backward)[np.searchsorted(backward, goes)], again)
+    ends = np.minimum(np.where(goes > never, goes, np.minimum(needed, goes)) - 1, context.freed[rows])
     return Layers(rows, starts, np.where(stays, starts, np.maximum(starts, ends)))
 
 
@@ -172,18 +174,31 @@ def _stacks_between_layers(context: AdviceContext, lines: pl.DataFrame) -> np.nd
     """
     recording, stacks = context.recording, lines.sort("first")["stack"].to_list()
     is_python = recorded_flags(recording) & PYTHON > 0
+    begins, ends = lines.select(pl.col("first").min(), pl.col("last").max()).row(0)
+    made = (context.born >= begins) & (context.born <= ends) & context.forward[context.stack]
+    beside = set(np.unique(_lines(context)[made]).tolist()) - set(stacks)
     # Outermost first: frames, and the functions they are in. C++ frames between them differ by operator.
-    frames = {stack: [frame for frame in recording.stack(stack)[::-1] if is_python[frame]] for stack in stacks}
-    functions = {stack: context.function_of_frame[frames[stack]] for stack in stacks}
-    shortest = min(map(len, functions.values()))
+    frames = {
+        stack: [frame for frame in recording.stack(stack)[::-1] if is_python[frame]] for stack in [*stacks, *beside]
+    }
+    functions = {stack: context.function_of_frame[of] for stack, of in frames.items()}
+    shortest = min(len(functions[stack]) for stack in stacks)
     alike = np.array([[functions[stack][at] for at in range(shortest)] for stack in stacks])
     common = int(np.cumprod((alike == alike[0]).all(axis=0)).sum())
     if not common:
         return np.zeros(0, np.int64)
     deeper = context.own_frames | np.append(context.frames_called, False)
     inside = [bool(deeper[frames[stack][common:]].any()) for stack in stacks]
-    within = {int(frames[stack][common - 1]) for stack, is_inside in zip(stacks, inside, strict=True) if is_inside}
-    if len(within) != 1:
+    calling = [stack for stack, is_inside in zip(stacks, inside, strict=True) if is_inside]
+    several = context.own_frames | np.append(context.texts_contain(r"torch/nn/modules/container\.py"), False)
+    if not any(several[frames[stack][common:]].any() for stack in calling):
+        # Where it calls PyTorch's layers alone it may be a layer's own function, which also calls what saves nothing.
+        calling += [
+            stack
+            for stack in beside
+            if np.array_equal(functions[stack][:common], alike[0, :common]) and deeper[frames[stack][common:]].any()
+        ]
+    if not any(inside) or len({frames[stack][common - 1] for stack in calling}) != 1:
         return np.zeros(0, np.int64)
     # Only what comes before all of the layer, or after it in no module: between its modules it is the layer's own.
     after = stacks[len(stacks) - inside[::-1].index(True) :]

@@ -16,6 +16,7 @@ FEWEST_TENSORS, FEWEST_LINES = 6, 2
 """Of a graph: fewer that are freed together may be outputs."""
 DENSE = 0.4
 """Of the lines that allocate between the first and the last of a graph: without a graph a pass keeps its outputs."""
+CHECKPOINT = r"torch/utils/checkpoint\.py"
 _DROPPED = r"^torch::autograd::(deleteNode|gatherFunctions|Node::~Node)\("
 """Frees what a graph saved when nothing refers to it any more; a backward pass frees that before. The first up to
 PyTorch 2.12, the last from 2.14 on.
@@ -44,7 +45,8 @@ def unused_graphs(context: AdviceContext) -> np.ndarray:
     dropped = ends_unused & _saved_by_dropped_nodes(context)
     # What the same lines made last may stay to the end.
     dropped |= (np.bincount(calls[dropped], minlength=len(phase)) > 0)[calls] & (context.freed == last)
-    rows = np.flatnonzero(forward & ends_unused & ~used[calls])
+    computed_again = context.frames(CHECKPOINT)[context.stack]  # a backward pass frees nothing of the first time
+    rows = np.flatnonzero(forward & ends_unused & ~used[calls] & ~computed_again)
     if not len(rows):
         return np.asarray(dropped)
     # Frees with no allocation between them free one graph, if no backward pass began between its births; the last made
@@ -55,6 +57,9 @@ def unused_graphs(context: AdviceContext) -> np.ndarray:
         n=pl.len(), lines=pl.col("calls").n_unique(), first=pl.col("born").min(), end=pl.col("born").max()
     )
     graphs = graphs.filter((pl.col("n") >= FEWEST_TENSORS) & (pl.col("lines") >= FEWEST_LINES))
+    # Where a backward pass frees more of what was made meanwhile, the program keeps these: layers' outputs in a list.
+    begun, ended = np.searchsorted(np.sort(context.born[by_backward]), graphs.select("first", "end").to_numpy().T)
+    graphs = graphs.filter(pl.Series(ended - begun) < pl.col("n"))
     every = births_without_workspaces(context)
     order, lines_of = context.born[every.rows[every.forward]], every.calls[every.forward]
     dense = [

@@ -40,15 +40,17 @@ def weight_copies(context: AdviceContext) -> Advice | None:
     largest = copies[np.argmax(context.size[copies] * context.at_peak[copies])]
     of_model = context.size[context.category("parameter") & (context.born < context.born[copies].min())].sum()
     has_state = np.bincount(born_in(context)[copies], context.size[copies]).max() > of_model
+    often = " again and again" if len(np.unique(born_in(context)[copies])) >= _MIN_COPIES else ""
     return Advice(
         "weight-copies",
         _DO,
         [
             sentence(
-                "{} are {what} of an earlier step, of which {} makes a copy again and again.",
+                "{} are {what} of an earlier step, of which {} makes a copy{often}.",
                 context.share(size),
                 names_of(context.snapshot).line(int(context.stack[largest])),
                 what="weights and optimizer state" if has_state else "weights",
+                often=often,
             ),
             "A copy that no step computes with, such as that of the best weights, does not have to be on the device.",
         ],
@@ -135,14 +137,14 @@ def copied_weights(context: AdviceContext) -> np.ndarray:
         alike=(pl.col("size").n_unique() == 1) & (pl.col("n").n_unique() == 1),
     )  # fmt: skip
     lines = lines.filter(
-        (pl.col("copies") >= _MIN_COPIES) & (pl.col("n") >= _MIN_TENSORS) & pl.col("alike")
-        & (pl.col("first") >= int(born_in(context)[state].max()))
-    )  # fmt: skip
+        (pl.col("n") >= _MIN_TENSORS) & pl.col("alike") & (pl.col("first") >= int(born_in(context)[state].max()))
+    )
     model = context.category("parameter") & (context.born < context.born[rows[0]])
     sizes, total = np.unique(context.size[model]), int(context.size[model].sum())
-    # With the optimizer's state, as in a checkpoint to go back to.
+    # With the optimizer's state, as in a checkpoint to go back to: one such copy is no teacher, nor any other model.
     most = total + int(context.size[state].sum())
     lines = lines.filter((pl.col("size") >= _SIMILAR * total) & (pl.col("size") <= most))
+    lines = lines.filter((pl.col("copies") >= _MIN_COPIES) | (pl.col("size").sum().over("first") >= _SIMILAR * most))
     # The program may end soon after the last copy.
     is_last = (pl.col("copy") == pl.col("copy").max().over("line")) & pl.col("size").is_in(pl.Series(sizes).implode())
     table = table.filter(pl.Series(stays) | is_last).join(lines.select("line"), on="line", how="semi")

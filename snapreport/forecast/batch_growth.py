@@ -20,8 +20,8 @@ def batch_growth(timeline: DeviceTimeline, value: float) -> SizeLaws:
 
     Parameters, gradients, optimizer state, workspaces and what an optimizer's step allocates are constant; activations,
     logits and temporaries of forward and backward are proportional. Unknown are inputs, since a data set that is kept
-    on the device is one; those of unknown category; and activations and temporaries of exactly a parameter's size, or
-    half of it, since they may be its gradient or its copy in 16 bits.
+    on the device is one; those of unknown category; and activations and temporaries of exactly a parameter's size, that
+    of all together, or half of it, since they may be its gradient, its copy in 16 bits, or all joined.
     """
     table = timeline.allocations
     size, born, stack = (table[name].to_numpy() for name in ("size", "alloc_event", "stack"))
@@ -30,7 +30,9 @@ def batch_growth(timeline: DeviceTimeline, value: float) -> SizeLaws:
     made_once = np.isin(phase, (OPTIMIZER_STEP, INITIALISATION, LOADING))
     constant = _is_category(category, _FIXED) | made_once | (size == CUBLAS_WORKSPACE)
     constant |= beside_products(table.select("size", "stack", alloc="alloc_event", free="free_event"))
-    weights = np.unique(size[_is_category(category, ("parameter",))])
+    parameter = _is_category(category, ("parameter",))
+    joined = size[parameter & live_mask(timeline, timeline.peak_event)].sum()
+    weights = np.append(np.unique(size[parameter]), joined)
     like_weight = np.isin(size, np.concatenate((weights, weights // 2)))
     linear = _is_category(category, _GROWING) & (born >= 0) & ~constant & ~like_weight
     kind = np.where(constant, CONSTANT, np.where(linear, LINEAR, UNKNOWN)).astype(np.int8)

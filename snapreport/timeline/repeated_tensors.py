@@ -47,7 +47,8 @@ def growing_caches(e: Evidence) -> np.ndarray:
     """Bool per allocation: whether it is keys or values that forward passes concatenate, token by token.
 
     One line allocates blocks of one size, larger by a constant number of bytes in each following pass; and blocks of
-    one pass live until those of the next replace them. Scores also grow, but do not outlive a pass. Where requests with
+    one pass live until those of the next replace them. Scores also grow, but do not outlive a pass; so do logits of a
+    text that is read again as a whole, of which a pass has one, not keys and values. Where requests with
     caches of their own take turns, see :func:`_replaced`.
     """
     found = np.zeros(len(e.size), bool)
@@ -55,9 +56,13 @@ def growing_caches(e: Evidence) -> np.ndarray:
     if not len(rows):
         return found
     table = _growing(rows, e)
-    table = table.with_columns(free=pl.Series(e.free[table["row"].to_numpy()]))
+    chosen = table["row"].to_numpy()
+    table = table.with_columns(
+        free=pl.Series(e.free[chosen]), size=pl.Series(e.size[chosen]), stack=pl.Series(e.stack[chosen])
+    )
     stays = (pl.col("free") < 0) | (pl.col("free") >= pl.col("limit"))
-    found[table.filter(stays)["row"].to_numpy()] = True
+    several = (pl.len().over("stack", "limit") > 1) | (pl.col("stack").n_unique().over("size") > 1)
+    found[table.filter(stays).filter(several)["row"].to_numpy()] = True
     found[_replaced(rows, e)] = True
     return found
 

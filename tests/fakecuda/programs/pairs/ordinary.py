@@ -1,0 +1,132 @@
+"""Programs that people write on any day: layers that read all before them, attention to neighbours in a function, a
+search for the learning rate, a comparison of all queries with all documents, and a penalty on all weights.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from pairs.kit import DEVICE, REMEDY, Layer, floats, halves, integers, program, run
+from torch import nn
+from torch.nn import functional
+
+
+class Joining(nn.Module):
+    """Reads all outputs so far, and adds a narrow one."""
+
+    def __init__(self, before: int, after: int) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.BatchNorm2d(before), nn.ReLU(), nn.Conv2d(before, after, 3, padding=1))
+
+    def forward(self, *outputs: torch.Tensor) -> torch.Tensor:
+        return self.net(torch.cat(outputs, 1))
+
+
+@program(half="accumulation")
+def joined() -> None:
+    """A list of all outputs lives until the next batch has gone through the first layer: no backward pass frees it."""
+    first = nn.Conv2d(3, 32, 3, padding=1).to(DEVICE)
+    layers = nn.ModuleList(Joining(32 + 16 * i, 16) for i in range(12)).to(DEVICE)
+    head = nn.Linear(32 + 16 * 12, 10).to(DEVICE)
+    step = torch.optim.SGD([*first.parameters(), *layers.parameters(), *head.parameters()], 0.1, momentum=0.9)
+    for _ in range(3):
+        step.zero_grad()
+        for x, y in halves(floats(16, 3, 48, 48), integers(16)):
+            outputs = [first(x)]
+            for layer in layers:
+                outputs.append(run(layer, *outputs))
+            functional.cross_entropy(head(torch.cat(outputs, 1).mean((2, 3))), y).backward()
+        step.step()
+
+
+@program(checkpoint="checkpointing", half="accumulation")
+def neighbourhoods() -> None:
+    """Four layers of attention to neighbours, which a function computes with modules that save nothing themselves."""
+    q, k, v = (nn.Conv2d(64, 64, 1).to(DEVICE) for _ in range(3))
+    first, last = nn.Conv2d(3, 64, 3, padding=1).to(DEVICE), nn.Conv2d(64, 3, 3, padding=1).to(DEVICE)
+
+    def attend(x: torch.Tensor) -> torch.Tensor:
+        keys = functional.unfold(k(x), 5, padding=2).unflatten(1, (64, 25))
+        values = functional.unfold(v(x), 5, padding=2).unflatten(1, (64, 25))
+        scores = (q(x).flatten(2).unsqueeze(2) * keys).sum(1)
+        return x + (scores.softmax(1).unsqueeze(1) * values).sum(2).view_as(x)
+
+    weights = [parameter for layer in (q, k, v, first, last) for parameter in layer.parameters()]
+    step = torch.optim.Adam(weights)
+    for _ in range(3):
+        for (x,) in halves(floats(4, 3, 64, 64)):
+            y = first(x)
+            for _ in range(4):
+                y = run(attend, y)
+            (last(y) - x).abs().mean().backward()
+        step.step()
+        step.zero_grad()
+
+
+@program(cpu="weight-copies")
+def rates() -> None:
+    """A search for the learning rate goes back to the weights and the optimizer's state from before it."""
+    layers = [Layer(512, 8, fused=True) for _ in range(6)]
+    net = nn.Sequential(nn.Embedding(8000, 512), *layers, nn.Linear(512, 10)).to(DEVICE)
+    step = torch.optim.AdamW(net.parameters())
+
+    def turn(rate: float) -> None:
+        step.param_groups[0]["lr"] = rate
+        functional.cross_entropy(net(integers(8, 128)).mean(1), integers(8)).backward()
+        step.step()
+        step.zero_grad()
+
+    def saved(value: object) -> object:
+        if isinstance(value, dict):
+            return {key: saved(part) for key, part in value.items()}
+        if isinstance(value, torch.Tensor):
+            return value.cpu() if REMEDY == "cpu" else value.clone()
+        return copy.deepcopy(value)
+
+    turn(1e-4)
+    weights, state = saved(dict(net.state_dict())), saved(step.state_dict())
+    for power in range(6):
+        turn(1e-6 * 10**power)
+    net.load_state_dict(weights)
+    step.load_state_dict(state)
+    for _ in range(3):
+        turn(1e-4)
+
+
+@program()
+def retrieved() -> None:
+    """The best documents for each query: vectors are collected as they should be, and all scores made at once."""
+    net = nn.Sequential(nn.Linear(768, 768), nn.GELU(), nn.Linear(768, 256)).to(DEVICE).eval()
+    with torch.no_grad():
+        documents = torch.cat([functional.normalize(net(floats(2048, 768))) for _ in range(10)])
+        queries = torch.cat([functional.normalize(net(floats(1024, 768))) for _ in range(6)])
+        (queries @ documents.T).topk(10, dim=1)
+
+
+@program()
+def penalised() -> None:
+    """The squares of all weights are added to the loss, joined: the batch has no part in their size."""
+    net = nn.Sequential(nn.Linear(1024, 2048), nn.ReLU(), nn.Linear(2048, 2048), nn.ReLU(), nn.Linear(2048, 10)).to(
+        DEVICE
+    )
+    step = torch.optim.SGD(net.parameters(), 0.1)
+    for _ in range(4):
+        loss = functional.cross_entropy(net(floats(128, 1024)), integers(128))
+        (loss + 1e-4 * torch.cat([p.flatten() for p in net.parameters()]).square().sum()).backward()
+        step.step()
+        step.zero_grad()
+
+
+@program(last="full-logits")
+def read_again() -> None:
+    """Words are chosen one by one; each time the whole text is read again, and all its logits are computed."""
+    layers = [Layer(256, 8, fused=True) for _ in range(4)]
+    model = nn.Sequential(nn.Embedding(16000, 256), *layers, nn.LayerNorm(256)).to(DEVICE).eval()
+    head = nn.Linear(256, 16000, bias=False).to(DEVICE)
+    with torch.no_grad():
+        tokens = integers(8, 150)
+        for _ in range(12):
+            hidden = model(tokens)
+            logits = head(hidden[:, -1:] if REMEDY == "last" else hidden)
+            tokens = torch.cat([tokens, logits[:, -1].argmax(-1, keepdim=True)], 1)

@@ -25,6 +25,20 @@ from snapreport.forecast.size_laws import LINEAR, UNKNOWN
 WITNESSES = Path(__file__).parent / "recordings" / "witnesses"
 FIXES = "snapreport.debug.view().fixes"
 SETTING = "expandable_segments:True"
+# Replays are held back until `release()`.
+HELD = """{
+    const send = Worker.prototype.postMessage, held = []
+    let isHeld = true
+    Worker.prototype.postMessage = function (...message) {
+        if (isHeld && message[0].kind === 'change') held.push(() => send.apply(this, message))
+        else send.apply(this, message)
+    }
+    window.release = () => { isHeld = false; for (const one of held) one() }
+}"""
+PLACES = """[...document.querySelectorAll('#top .chip, .toolbar button, .side label, .side-findings')].map(element => {
+    const { top, bottom } = element.getBoundingClientRect()
+    return [element.textContent.split(' · fits')[0], top, bottom]
+})"""
 
 
 def choose(opened: Any, rules: tuple[str, ...], settings: str = "", **others: str) -> dict[str, Any]:
@@ -171,3 +185,17 @@ def test_a_ticket_is_copied(report_of: Callable[..., Path], open_report: Callabl
     assert any(part.startswith("```") and ".py" in part for part in others), "the stack of the request"
     assert any(part.startswith("- ") and "replayed" in part for part in others), "remedies with their numbers"
     assert sum(part.startswith("- ") for part in others) == 2, "remedies, and the legend"
+
+
+def test_nothing_moves_when_replays_arrive(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+    """Which card a chip's remedy fits, and the chart of the batch, are replayed after the report is ready."""
+    opened = open_report(report_of(corpus.path_of("fragmentation")), before=HELD)
+    opened.page.get_by_role("slider", name="Batch").scroll_into_view_if_needed()
+    opened.settle()
+    places = opened.js(PLACES)
+    opened.js("release()")
+    opened.until(f"{FIXES}.isFitted && {FIXES}.points.length === 12")
+    opened.settle()
+    assert "to spare" in opened.page.locator("#top .chip .fits").first.text_content()
+    assert opened.page.locator(".batch-chart polyline").first.is_visible()
+    assert opened.js(PLACES) == places

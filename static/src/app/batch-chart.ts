@@ -6,6 +6,7 @@ import { fill, h, svg, svgText } from '../ui/dom'
 import { CARDS, type Card } from '../whatif/cards'
 
 const [WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [340, 190, 52, 48, 10, 20]
+const VIEW_BOX = `0 0 ${WIDTH} ${HEIGHT}`
 /** Cards above this, times the highest peak, would flatten the lines. */
 const FAR = 2
 /** Between two labels. */
@@ -17,6 +18,11 @@ export interface BatchPoint {
   least: number
   allocated: number
   reserved: number | null
+}
+
+/** Shows a figure as high as with points, so that what stands below does not move when they arrive. */
+export function drawPendingChart(figure: HTMLElement): void {
+  fill(figure, svg('svg', { viewBox: VIEW_BOX }), h('figcaption', 'Replaying the allocator…'))
 }
 
 /** Shows the points in a figure. `choose`: called with the factor that a click is nearest to. */
@@ -41,7 +47,7 @@ export function drawBatchChart(
   const range = [...points.map((p) => [p.factor, p.allocated]), ...points.map((p) => [p.factor, p.least]).reverse()]
   const picture = svg(
     'svg',
-    { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: 'img', 'aria-label': summary(points, cards) },
+    { viewBox: VIEW_BOX, role: 'img', 'aria-label': summary(points, cards) },
     ...byteTicks(0, high, 4).flatMap(({ value, label }) => [
       svg('path', { class: 'grid', d: `M${LEFT} ${y(value)}H${WIDTH - RIGHT}` }),
       svgText(LEFT - 5, y(value) + 4, 'end', label),

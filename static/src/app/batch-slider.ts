@@ -3,7 +3,7 @@
 import { fill, h } from '../ui/dom'
 import type { State } from '../ui/state'
 import type { Scene } from '../views/shared/scene'
-import { type BatchPoint, drawBatchChart } from './batch-chart'
+import { type BatchPoint, drawBatchChart, drawPendingChart } from './batch-chart'
 import { atBatch, BATCH, type FixOffers, ON, peakWith, SETTINGS, WITHOUT } from './fix-offers'
 import type { Page } from './page'
 
@@ -57,7 +57,8 @@ export class BatchSlider {
   private renderChart(state: State, scene: Scene): void {
     const { options, device } = state
     const isQuick = scene.info.events <= MANY_EVENTS
-    const isWanted = this.isSeen && this.offers.hasBatch(device) && (isQuick || options[BATCH] !== undefined)
+    this.chart.hidden = !this.offers.hasBatch(device) || !(isQuick || options[BATCH] !== undefined)
+    const isWanted = this.isSeen && !this.chart.hidden
     const key = isWanted ? [device, options[ON], options[SETTINGS], options[WITHOUT]].join('\n') : ''
     if (key === this.charted) return this.drawChart()
     this.charted = key
@@ -89,8 +90,7 @@ export class BatchSlider {
   }
 
   private drawChart(): void {
-    this.chart.hidden = this.points.length < FACTORS.length
-    if (this.chart.hidden) return
+    if (this.points.length < FACTORS.length) return drawPendingChart(this.chart)
     const factor = factorOf(this.page.store.state.options)
     drawBatchChart(this.chart, this.points, factor, (chosen) => this.choose(chosen))
   }

@@ -12,7 +12,7 @@ import { byPosition, type ChangeAnswer, STANDARD } from '../whatif/job'
 import { peakOf, type Remedy } from '../whatif/remedies'
 import type { ReplayRequest } from '../worker/data-client'
 import { BatchSlider, factorOf, MANY_EVENTS } from './batch-slider'
-import { atBatch, BATCH, CARD, FixOffers, ON, peakWith, SETTINGS, WITHOUT } from './fix-offers'
+import { atBatch, BATCH, CARD, FixOffers, type Offer, ON, peakWith, SETTINGS, WITHOUT } from './fix-offers'
 import type { Page } from './page'
 
 const OPEN = 'fix.open'
@@ -33,7 +33,9 @@ export class Fixes {
     spellcheck: 'false',
   })
   private readonly batch: BatchSlider
-  /** Whether the chips say all that they will say; they grow with it, and what stands below moves. */
+  /** Where the first chips say which card a remedy fits. */
+  private readonly places: { place: HTMLElement; offer: Offer }[]
+  /** Whether the chips say all that they will say. */
   private isFitted = this.offers.list.length === 0
   private readonly card = h(
     'select',
@@ -70,6 +72,7 @@ export class Fixes {
       h('label', 'On ', this.card),
       ...findingsList(),
     )
+    this.places = this.appendPlaces()
   }
 
   /** Whether there is anything to show beside the timeline. */
@@ -190,19 +193,29 @@ export class Fixes {
     })
   }
 
-  private async appendFits(scene: Scene): Promise<void> {
-    const { client } = this.page
-    if (scene.info.events > MANY_EVENTS || cardOf(scene.info.stats.peak_reserved_bytes) === CARDS[0]) return
-    for (const chip of document.querySelectorAll<HTMLElement>('#top > .verdict > .chip[data-rule]')) {
+  /** As large as what they will say, so that the page does not move when that is replayed. */
+  private appendPlaces(): Fixes['places'] {
+    const chips = document.querySelectorAll<HTMLElement>('#top > .verdict > .chip[data-rule]')
+    return [...chips].flatMap((chip) => {
       const { rule, device } = chip.dataset
-      if (!this.offers.of(Number(device)).some((offer) => offer.rule === rule)) continue
-      if (Number(device) !== scene.info.index || chip.querySelector('.fits')) continue
-      const remedies = this.offers.remedies({ [ON]: rule! }, scene)
+      const offer = this.offers.of(Number(device)).find((one) => one.rule === rule)
+      const info = this.page.client.devices[Number(device)]
+      const isSaid = info && info.events <= MANY_EVENTS && cardOf(info.stats.peak_reserved_bytes) !== CARDS[0]
+      if (!offer || !isSaid) return []
+      const place = h('span.fits')
+      ;(chip.querySelector('.remedy') ?? chip).append(place)
+      return [{ place, offer }]
+    })
+  }
+
+  private async appendFits(scene: Scene): Promise<void> {
+    for (const { place, offer } of this.places) {
+      if (offer.device !== scene.info.index || place.textContent) continue
+      const remedies = this.offers.remedies({ [ON]: offer.rule }, scene)
       const question = { ...this.offers.left(scene, remedies), settings: '', memory: null }
-      const { unlimited } = await client.replayed('change', scene.info.index, question).answer
+      const { unlimited } = await this.page.client.replayed('change', scene.info.index, question).answer
       if (!unlimited) return
-      const text = ` · ${fitText(unlimited.peakReserved)}`
-      ;(chip.querySelector('.remedy') ?? chip).append(h('span.fits', text))
+      place.textContent = ` · ${fitText(unlimited.peakReserved)}`
     }
   }
 

@@ -199,3 +199,20 @@ def test_nothing_moves_when_replays_arrive(report_of: Callable[..., Path], open_
     assert "to spare" in opened.page.locator("#top .chip .fits").first.text_content()
     assert opened.page.locator(".batch-chart polyline").first.is_visible()
     assert opened.js(PLACES) == places
+
+
+def test_a_finding_beside_the_timeline_leads_there(
+    report_of: Callable[..., Path], borrow_report: Callable[..., Any]
+) -> None:
+    """With the theme and the bookmarks, and with the focus where the link was hidden."""
+    path = report_of(corpus.path_of("small"))
+    marks = '[["mine","#view=table"]]'
+    opened = borrow_report(path, f"#theme=dark&marks.list={quote(marks)}", viewport={"width": 1400, "height": 900})
+    link = opened.page.locator(".side-findings a").first
+    place = link.get_attribute("href")
+    link.press("Enter")
+    opened.settle()
+    assert place.startswith("#view=flame") and opened.view()["view"] == "flame"
+    assert opened.view()["options"]["marks.list"] == marks
+    assert opened.js("getComputedStyle(document.documentElement).colorScheme") == "dark"
+    assert opened.js("document.activeElement.className").startswith("flame-plot")

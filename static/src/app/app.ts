@@ -19,7 +19,7 @@ import { JobHost } from './job-host'
 import { HelpDialog } from './help'
 import { bindKeys } from './keyboard'
 import { Legend } from './legend'
-import { Announcer, Notice, skipLink } from './messages'
+import { Announcer, focusPicture, Notice, skipLink } from './messages'
 import type { Page } from './page'
 import { PageTools } from './page-tools'
 import { prepareViews, REPLAYED_EARLY_EVENTS } from './prerender'
@@ -167,7 +167,10 @@ class App implements Controller {
       preview: (query) => this.preview(query),
       openLargest: () => this.openLargestMatch(),
     })
-    bindLinks(this.store, start, client.devices.length, () => this.details.focus())
+    bindLinks(this.store, start, client.devices.length, (link) => {
+      // What is beside the timeline vanishes with it.
+      if (!this.details.focus() && link.getClientRects().length === 0) focusPicture()
+    })
     bindKeys(actions)
     this.store.subscribe((state, before) => this.stateChanged(state, before))
     this.ready = this.settled()

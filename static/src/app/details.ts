@@ -75,9 +75,11 @@ export class DetailsPanel {
     this.element.scrollTop = top
   }
 
-  /** For a reader who followed a link that opened it. */
-  focus(): void {
-    if (!this.element.hidden) this.element.focus({ preventScroll: true })
+  /** For a reader who followed a link that opened it. False when it is not open. */
+  focus(): boolean {
+    const isOpen = !this.element.hidden
+    if (isOpen) this.element.focus({ preventScroll: true })
+    return isOpen
   }
 
   /** Once, when the panel first opens: most reports hold none. */

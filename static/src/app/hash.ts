@@ -215,8 +215,8 @@ export function follow(store: Store, start: State, devices: number, hash: string
   store.jump({ ...keeping(readHash(hash, start, devices), state), noise: state.noise })
 }
 
-/** `opened`: called once the place is in the state. */
-export function bindLinks(store: Store, start: State, devices: number, opened: () => void): void {
+/** `opened`: called with the link once the place is in the state. */
+export function bindLinks(store: Store, start: State, devices: number, opened: (link: Element) => void): void {
   document.addEventListener('click', (event) => {
     if (
       event.defaultPrevented ||
@@ -227,11 +227,11 @@ export function bindLinks(store: Store, start: State, devices: number, opened: (
       event.altKey
     )
       return
-    const link = event.target instanceof Element ? event.target.closest('#top a, #summary a') : null
+    const link = event.target instanceof Element ? event.target.closest('a') : null
     const hash = link?.getAttribute('href')
-    if (!hash?.startsWith('#')) return
+    if (!link || !hash?.startsWith('#')) return
     event.preventDefault()
     follow(store, start, devices, hash)
-    opened()
+    opened(link)
   })
 }

@@ -71,10 +71,14 @@ export function skipLink(): HTMLElement {
     // The address is the state of the page: the link leaves it alone.
     event.preventDefault()
     event.stopPropagation()
-    const shown = [...document.querySelectorAll<HTMLElement>(PICTURES)].find((part) => part.offsetHeight > 0)
-    if (!shown) return
-    if (shown.tabIndex < 0) shown.tabIndex = -1
-    shown.focus()
+    focusPicture()
   })
   return link
+}
+
+export function focusPicture(): void {
+  const shown = [...document.querySelectorAll<HTMLElement>(PICTURES)].find((part) => part.offsetHeight > 0)
+  if (!shown) return
+  if (shown.tabIndex < 0) shown.tabIndex = -1
+  shown.focus()
 }

@@ -143,6 +143,7 @@ def test_typing_sets_the_query_and_tells_what_matches(training: Any) -> None:
     training.page.keyboard.press("Escape")
     training.until("snapreport.getView().query === ''")
     assert training.js("document.activeElement.classList.contains('search-input')") and status(training) == ""
+    assert training.page.locator(".search-list").is_hidden(), "suggestions for a text that is gone"
     training.page.keyboard.press("Escape")
     assert not training.js("document.activeElement.classList.contains('search-input')")
 
@@ -163,8 +164,11 @@ def test_a_bad_query_is_marked_and_changes_nothing(training: Any) -> None:
     scrolled = training.js("document.querySelector('.search-input').scrollLeft")
     assert abs(mark["x"] - (box["x"] + 10 + len("forward size:") * letter - scrolled)) < 1
     # An unfinished query is reported once typing stops.
-    training.page.locator(".search-input").fill("size:")
-    training.until("document.querySelector('.search-message').textContent === 'size needs a value'")
+    training.page.locator(".search-input").fill("category:")
+    training.until("document.querySelectorAll('.search-list li').length > 1")
+    top = training.page.locator(".search-list").bounding_box()["y"]
+    training.until("document.querySelector('.search-message').textContent === 'category needs a value'")
+    assert training.page.locator(".search-list").bounding_box()["y"] == top, "what is about to be clicked does not move"
     training.page.locator(".search-input").fill("size>2MiB")
     training.until("snapreport.getView().query === 'size>2MiB'")
     assert training.page.locator(".search-message").is_hidden()

@@ -75,7 +75,7 @@ export class SearchBox {
       h('div.search-field', this.mirror, this.input, this.help.button),
       this.status,
       this.only,
-      h('div.column.search-drop', this.message, this.list.element, this.help.element),
+      h('div.column.search-drop', this.list.element, this.message, this.help.element),
     )
     this.only.textContent = 'Only these'
     this.only.addEventListener('click', () => {
@@ -213,11 +213,13 @@ export class SearchBox {
         if (chosen) this.take(chosen)
         else this.step(event.shiftKey ? -1 : 1)
         break
-      case 'Escape':
-        if (this.help.close() || chosen) list.close()
-        else if (input.value !== '') this.put('', 0)
-        else input.blur()
+      case 'Escape': {
+        const hasClosed = this.help.close() || chosen !== null
+        list.close()
+        if (!hasClosed && input.value === '') input.blur()
+        else if (!hasClosed) this.put('', 0)
         break
+      }
       default:
         return
     }

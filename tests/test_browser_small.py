@@ -85,6 +85,14 @@ def test_the_menu_holds_the_controls(oom: Callable[..., Any]) -> None:
     assert not menu.is_visible() and box_zoom.is_visible()
 
 
+def test_details_are_whole_in_a_short_window(oom: Callable[..., Any]) -> None:
+    """The picture above needs more than what is left: it does not cover the button that closes them."""
+    opened = oom(viewport={"width": 600, "height": 400})
+    opened.set_view(select=0)
+    opened.page.get_by_role("button", name="Close details").click(timeout=5000)
+    assert opened.view()["select"] is None
+
+
 @pytest.mark.parametrize(("view", "plot"), [("timeline", ".plot"), ("reserved", ".reserved-view .time-plot")])
 def test_a_trackpad_pinch_of_safari_zooms(oom: Callable[..., Any], view: str, plot: str) -> None:
     opened = oom()

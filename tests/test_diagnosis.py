@@ -137,16 +137,20 @@ def test_segments_released_again_and_again_come_before_what_holds_the_peak() -> 
     assert len(said(PEAK, churn, advice("checkpointing", 9 * GIB))) == 1
 
 
-def test_a_slow_leak_comes_after_what_holds_the_peak() -> None:
-    """Of 20 GiB: 2 explain some; 0.5 do not, and 3 MiB a step make an error in a night where 64 KiB do not."""
-    slow, fast, large = (
-        Finding(
-            "leak", 0, "warning", name, ["Drop it."], bytes=int(size * GIB), evidence={"bytes_per_step": step << 10}
-        )
-        for name, size, step in (("Slow", 0.5, 64), ("Fast", 0.5, 3072), ("Large", 2, 64))
-    )
+def leak(name: str, size: float, step: int, freed: int = 0) -> Finding:
+    """A leak of so many GiB that grows by ``step`` KiB, of which ``freed`` have ended with their loop."""
+    evidence = {"bytes_per_step": step << 10, "live_bytes": int(size * GIB), "freed_bytes": freed}
+    return Finding("leak", 0, "warning", name, ["Drop it."], bytes=int(size * GIB), evidence=evidence)
+
+
+def test_a_minor_leak_comes_after_what_holds_the_peak() -> None:
+    """Of 20 GiB: 2 explain some; 0.5 do not, and 3 MiB a step make an error in a night where 64 KiB do not, or a loop
+    that has ended.
+    """
+    slow, fast, large = leak("Slow", 0.5, 64), leak("Fast", 0.5, 3072), leak("Large", 2, 64)
     uses = said(PEAK)
     assert said(PEAK, slow) == [*uses, "Slow."]
+    assert said(PEAK, leak("Ended", 0.5, 3072, freed=GIB // 2)) == [*uses, "Ended."]
     assert said(PEAK, fast) == ["Fast.", "Drop it."] and said(PEAK, large) == ["Large.", "Drop it."]
     remedy = advice("checkpointing", 9 * GIB)
     assert said(PEAK, slow, remedy) == [*said(PEAK, remedy), "Slow."]

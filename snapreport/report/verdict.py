@@ -57,7 +57,7 @@ def chips(
     page's number of the snapshot's first stack; ``statements``: the diagnosis of the device that the report opens on,
     which is the first chip; ``place_of``: the line of the program that a stack runs in.
     """
-    # A slow leak that the diagnosis ends with is a problem of its own.
+    # A minor leak that the diagnosis ends with is a problem of its own.
     statements = [(text, f) for text, f in statements if f is statements[0][1] or f.kind != "leak"]
     lead = [_diagnosis_chip(statements, found, index, stack_base, links)] if statements else []
     told = {id(finding) for _, finding in statements}

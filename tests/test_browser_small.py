@@ -89,8 +89,19 @@ def test_details_are_whole_in_a_short_window(oom: Callable[..., Any]) -> None:
     """The picture above needs more than what is left: it does not cover the button that closes them."""
     opened = oom(viewport={"width": 600, "height": 400})
     opened.set_view(select=0)
-    opened.page.get_by_role("button", name="Close details").click(timeout=5000)
+    opened.page.get_by_role("button", name="Close details").click()
     assert opened.view()["select"] is None
+
+
+def test_a_map_of_a_short_window_does_not_cover_the_legend(
+    report_of: Callable[..., Path], borrow_report: Callable[..., Any]
+) -> None:
+    opened = borrow_report(
+        report_of(corpus.path_of("serving")), "#view=segments", viewport={"width": 701, "height": 601}
+    )
+    toggle = opened.page.get_by_role("button", name="Category")
+    toggle.click()
+    assert toggle.get_attribute("aria-expanded") == "false"
 
 
 @pytest.mark.parametrize(("view", "plot"), [("timeline", ".plot"), ("reserved", ".reserved-view .time-plot")])

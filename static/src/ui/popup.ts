@@ -9,9 +9,12 @@ export class Popup {
   ) {
     button.setAttribute('aria-expanded', 'false')
     button.addEventListener('click', () => this.toggle())
-    root.addEventListener('keydown', (event) => {
-      if (event.key === 'Escape' && !event.defaultPrevented && this.close()) event.stopPropagation()
-    })
+    const closeByKey = (event: KeyboardEvent): void => {
+      if (event.key === 'Escape' && !event.defaultPrevented && this.close()) event.stopImmediatePropagation()
+    }
+    root.addEventListener('keydown', closeByKey)
+    // Wherever the focus is: what lies on top closes before what is below it.
+    document.addEventListener('keydown', closeByKey)
     document.addEventListener('pointerdown', ({ target }) => {
       if (!root.contains(target as Node) && target !== button) this.close()
     })

@@ -216,9 +216,10 @@ def test_a_stack_of_what_held_the_memory_and_back(failed: tuple[Any, Any, int, i
     opened.settle()
     assert opened.view()["stack"] is not None and opened.view()["oom"] is None
     assert opened.page.get_by_label("Stack trace", exact=True).locator(".frames").count()
-    opened.page.locator(".details .back").click()
+    opened.page.locator(".details .back").press("Enter")
     opened.settle()
     assert opened.view()["oom"] == event
+    assert opened.js("document.activeElement.matches('.details')"), "the focus stays where the link was"
 
 
 def test_the_label_of_a_failure_stays(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:

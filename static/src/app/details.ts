@@ -71,8 +71,11 @@ export class DetailsPanel {
     this.readSource()
     const { title, label, swatch: mark, parts } = this.content(kind, ...this.last)
     this.element.setAttribute('aria-label', label)
+    const hadFocus = this.element.contains(document.activeElement)
     fill(this.element, this.head(title, mark), ...parts)
     this.element.scrollTop = top
+    // The link that was followed is gone.
+    if (hadFocus) this.focus()
   }
 
   /** For a reader who followed a link that opened it. False when it is not open. */

@@ -229,7 +229,7 @@ export class SecondPane {
     this.timeline.element.hidden = own.view !== 'timeline'
     this.timeline.setColouring(this.stage.colouringOf(own, scene), this.stage.matchesOf(own, scene))
     this.stage.show(own, scene)
-    this.title.textContent = momentTitle(own, this.info, scene)
+    this.title.textContent = this.title.title = momentTitle(own, this.info, scene)
     this.link.hidden = !WINDOWED.has(own.view)
   }
 

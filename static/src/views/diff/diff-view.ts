@@ -246,7 +246,7 @@ export class DiffView implements View {
   private fillRow(element: HTMLElement, row: Row | undefined): void {
     if (!row) {
       const words = `${formatCount(this.rows.length - this.listed.length)} more: of less than 0.1%, or of a line whose bytes stay the same (Enter lists them)`
-      return fill(element, h('span.cell.wide.soft', { role: 'gridcell' }, words))
+      return fill(element, h('span.cell.wide.soft', { role: 'gridcell', title: words }, words))
     }
     const delta = deltaOf(row)
     const bar = h('span', { class: delta < 0 ? 'diff-bar loss' : 'diff-bar' })

@@ -164,6 +164,9 @@ def test_a_query_goes_and_a_bad_one_is_named(report_of: Callable[..., Path], bor
     size = timeline.allocations["size"].to_numpy()
     rows = np.flatnonzero(size > 1 << 20)
     assert choose(opened, (), **{"fix.without": "size>1MiB"})["peak"] == peak_without(timeline, rows, size[rows])[0]
+    assert choose(opened, (), **{"fix.without": "size>0"})["peak"] == 0
+    opened.page.get_by_role("slider", name="Batch").scroll_into_view_if_needed()
+    opened.until(f"{FIXES}.points.length === 12")  # a chart of nothing, and no error
     box = opened.page.locator(".side .fixes input").first
     box.check()
     opened.until("snapreport.getView().options['fix.on'] !== undefined")

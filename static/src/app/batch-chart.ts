@@ -37,7 +37,8 @@ export function drawBatchChart(
   const cards = CARDS.filter(
     ({ usable }, i) => usable <= peak || (usable <= FAR * peak && !(CARDS[i - 1]?.usable > peak)),
   )
-  const high = Math.max(peak, ...cards.map(({ usable }) => usable)) * 1.04
+  // Where nothing is left, the lines lie on the axis of an empty chart.
+  const high = Math.max(peak, ...cards.map(({ usable }) => usable)) * 1.04 || 2 ** 20
   const x = (factor: number): number => LEFT + ((WIDTH - LEFT - RIGHT) * factor) / most
   const y = (bytes: number): number => TOP + (HEIGHT - TOP - BOTTOM) * (1 - bytes / high)
   const line = (name: string, of: (point: BatchPoint) => number | null): SVGElement => {

@@ -220,6 +220,8 @@ def test_a_stack_of_what_held_the_memory_and_back(failed: tuple[Any, Any, int, i
     opened.settle()
     assert opened.view()["oom"] == event
     assert opened.js("document.activeElement.matches('.details')"), "the focus stays where the link was"
+    opened.page.keyboard.press("Escape")
+    assert opened.js("document.activeElement.matches('.plot')"), "and goes to the picture when they close"
 
 
 def test_the_label_of_a_failure_stays(report_of: Callable[..., Path], borrow_report: Callable[..., Any]) -> None:

@@ -15,6 +15,7 @@ import { rangeDetails, rangeTitle } from './details-range'
 import { factsList, type Links, rowsOf } from './details-rows'
 import { allocationsPart, type DetailsParts, stackDetails, stackPart } from './details-stack'
 import { HAS_LINKS } from './hash'
+import { focusPicture } from './messages'
 
 interface Content {
   title: string
@@ -50,10 +51,12 @@ export class DetailsPanel {
     const { select, oom, stack, noise, device, at, query, options, view } = this.store.state
     const range = view === 'timeline' ? options[RANGE] : undefined
     const kind = select !== null ? 'allocation' : oom !== null ? 'oom' : stack !== null ? 'stack' : range ? 'range' : ''
+    const hadFocus = this.element.contains(document.activeElement)
     this.element.hidden = kind === ''
     this.last = [scene, swatch, matches]
     if (kind === '') {
       this.shown = ''
+      if (hadFocus) focusPicture()
       return
     }
     const data = scene?.data
@@ -71,7 +74,6 @@ export class DetailsPanel {
     this.readSource()
     const { title, label, swatch: mark, parts } = this.content(kind, ...this.last)
     this.element.setAttribute('aria-label', label)
-    const hadFocus = this.element.contains(document.activeElement)
     fill(this.element, this.head(title, mark), ...parts)
     this.element.scrollTop = top
     // The link that was followed is gone.

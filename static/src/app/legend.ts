@@ -184,6 +184,7 @@ export class Legend {
     const inferred = colouring.by === 'category' ? inferredAt(data, colouring, position) : null
     if (isOpen && colouring.hatched && order.some((key) => inferred?.[key]))
       this.more.textContent += '; hatched: the category is inferred'
+    this.more.title = this.more.textContent
     if (!isOpen) return
     // As high as all that occur need, though few may be held at the moment: the picture above does not jump under the pointer.
     this.list.style.setProperty('--rows', String(Math.ceil(Math.min(used.length, this.room) / this.columns)))

@@ -93,8 +93,8 @@ def diagnosis(found: Sequence[Finding], device: int) -> list[Statement]:
 
     A failure comes before everything. Then come what one line mends and leaks, fragmentation, other remedies that were
     replayed, each with most bytes first, two remedies at once, remedies that save less, reference cycles, segments
-    released again and again, and last what holds the peak. Estimates that rest on number types are no diagnosis. A minor
-    leak comes after what holds the peak.
+    released again and again, and last what holds the peak. Estimates that rest on number types are no diagnosis. A
+    minor leak comes after what holds the peak.
     """
     here = [finding for finding in found if finding.device == device]
     peak = next((finding for finding in here if finding.kind == "peak"), None)

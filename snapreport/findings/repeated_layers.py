@@ -121,7 +121,7 @@ def _family(context: AdviceContext, activation: np.ndarray, lines: pl.DataFrame,
     layer = np.searchsorted(first, born, "right")
     table = context.table(rows, layer=layer)
     backward = np.flatnonzero(backward_allocations(context))
-    # In the backward pass a layer is computed again before what first needs one of its tensors allocates a gradient.
+    # In the backward pass a layer is computed again before the first of its tensors goes.
     table = table.with_columns(end=pl.col("born").max().over("layer"), large=pl.col("size").max().over("layer"))
     again = following(backward, table["end"].to_numpy(), len(context.timeline.events))
     # Of a pass that was cut off, the last layer's lines may be alive that no other layer has.
@@ -148,9 +148,7 @@ def _family(context: AdviceContext, activation: np.ndarray, lines: pl.DataFrame,
     part = bool(len(grows)) and 2 * context.size[rows[concatenated]].sum() >= context.size[rows].sum()
     stays = ~concatenated if part else table["stays"].to_numpy()
     starts = table["end"].to_numpy() + 1
-    goes = table["again"].to_numpy()
-    needed = np.maximum(np.append(-1, backward)[np.searchsorted(backward, goes)], again)
-    ends = np.minimum(np.where(goes > never, goes, np.minimum(needed, goes)) - 1, context.freed[rows])
+    ends = np.minimum(table["again"].to_numpy() - 1, context.freed[rows])
     return Layers(rows, starts, np.where(stays, starts, np.maximum(starts, ends)))
 
 

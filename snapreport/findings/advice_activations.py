@@ -286,7 +286,10 @@ def batch_sized(context: AdviceContext) -> np.ndarray:
     # Inputs that stay allocated over more backward passes than those of one batch are no batch.
     lasting = context.category("input") & (context.born >= 0) & (freed_in(context) - born_in(context) >= MOST_PASSES)
     grows &= ~(_kept_over_steps(context) | resident_data(context) | collections(context) | lasting)
-    grows &= context.size != context.bytes_at_peak(context.category("parameter"))
+    weights = context.category("parameter")
+    joined = context.bytes_at_peak(weights)
+    # A single weight is as large as all: an image that is optimized, and what is computed of it.
+    grows &= (context.size != joined) | (joined == context.size[weights].max(initial=0))
     of_batch = grows & ~(context.phases.innermost == OPTIMIZER_STEP)[context.stack]
     return np.asarray(of_batch & ~added_to_gradients(context))
 

@@ -16,6 +16,12 @@ export class BatchSlider {
   private readonly input = h('input', { type: 'range', min: '0', max: String(FACTORS.length - 1) })
   private readonly text = h('output')
   readonly label = h('label', 'Batch ', this.input, ' ', this.text)
+  readonly note = h(
+    'p.soft',
+    'An estimate: ',
+    h('code', 'snapreport fit'),
+    ' with a recording at another batch shows what grows.',
+  )
   readonly chart = h('figure.batch-chart', { hidden: true })
   points: BatchPoint[] = []
   private isSeen = false
@@ -41,7 +47,7 @@ export class BatchSlider {
     const { options, device } = state
     const isHere = scene.info.index === device && scene.data !== null && scene.stacks !== null
     if (!isHere) return
-    this.label.hidden = !this.offers.hasBatch(device)
+    this.label.hidden = this.note.hidden = !this.offers.hasBatch(device)
     const factor = factorOf(options)
     this.input.value = String(FACTORS.findIndex((each) => each >= factor))
     fill(this.text, `× ${factor}`)

@@ -67,6 +67,7 @@ export class Fixes {
       this.list,
       this.settings,
       this.batch.label,
+      this.batch.note,
       this.batch.chart,
       h('label', 'Without ', this.without),
       h('label', 'On ', this.card),
@@ -145,7 +146,7 @@ export class Fixes {
     this.applied = isOn ? this.shown : ''
     if (!isOn) {
       timeline.setSizes(null, null, null)
-      fill(this.result, this.offers.list.length ? 'Choose what to change: the trace is replayed.' : null)
+      this.renderRecorded(scene)
       return
     }
     let remedies: Remedy[]
@@ -219,25 +220,35 @@ export class Fixes {
     }
   }
 
+  private peakBefore(scene: Scene): number {
+    return peakOf(scene.data!.allocated, this.offers.left(scene, []).requests)
+  }
+
+  private renderRecorded(scene: Scene): void {
+    if (this.offers.list.length === 0) return fill(this.result)
+    const line = (label: string, bytes: number) => h('p', `${label} `, h('b', formatBytes(bytes)))
+    const hint = h('p.soft', 'Choose what to change: the trace is replayed.')
+    const reserved = line('Reserved', scene.info.stats.peak_reserved_bytes)
+    fill(this.result, line('Peak', this.peakBefore(scene)), reserved, hint)
+  }
+
   private renderResult(scene: Scene, peak: number): void {
     const { answer } = this
-    const data = scene.data!
     const { info } = scene
-    const before = peakOf(data.allocated, this.offers.left(scene, []).requests)
+    const before = this.peakBefore(scene)
     const line = (label: string, from: number, to: string): HTMLElement =>
       h('p', `${label} `, `${formatBytes(from)} → `, h('b', to))
     const [least, most] = [this.least, peak].map(formatBytes)
     const range = least === most ? most : `${least} to ${most}`
-    const parts: Node[] = [line('Peak allocated', before, range)]
+    const parts: Node[] = [line('Peak', before, range)]
     if (answer === null) parts.push(h('p.soft', 'Replaying the allocator…'))
     else if (typeof answer === 'string') parts.push(h('p.soft', `${answer}.`))
     else if (!answer.unlimited) parts.push(h('p.soft', `Reserved memory is not replayed: ${answer.check.reason}.`))
     else {
       const { peakReserved } = answer.unlimited
-      parts.push(line('Reserved', Math.max(...[info.stats.peak_reserved_bytes]), formatBytes(peakReserved)))
+      parts.push(line('Reserved', info.stats.peak_reserved_bytes, formatBytes(peakReserved)))
       const until = info.ooms.length ? ', up to the failure: what comes after it is not recorded.' : '.'
       parts.push(h('p', `It ${fitText(peakReserved)}${until}`))
-      if (this.page.store.state.options[BATCH]) parts.push(estimateNote())
       if (answer.failedEvent !== null) parts.push(this.failure(scene, answer))
       else if (info.ooms.length && answer.capacity !== Infinity)
         parts.push(h('p', `Nothing fails with ${formatBytes(answer.capacity)} for the allocator.`))
@@ -264,11 +275,6 @@ export class Fixes {
       h('code', describeStack(stacks, stack) ?? 'no stack trace'),
     )
   }
-}
-
-function estimateNote(): HTMLElement {
-  const command = h('code', 'snapreport fit')
-  return h('p.soft', 'An estimate: ', command, ' with a recording at another batch shows what grows.')
 }
 
 /** "fits 24 GB with 1.2 GiB to spare" */

@@ -88,6 +88,7 @@ export function copyButton(label: string, text: () => string, title = label): HT
   button.textContent = label
   button.addEventListener('click', () => {
     void copyText(text()).then((copied) => {
+      button.style.minWidth = `${button.offsetWidth}px` // what stands beside it does not move
       button.textContent = copied ? 'Copied' : 'Not allowed'
       setTimeout(() => (button.textContent = label), 1200)
     })

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import corpus
 import polars as pl
 
-import snapreport
 from snapreport.findings.diagnosis import headline
 from snapreport.findings.run import findings
 from snapreport.snapshot import Snapshot
@@ -26,7 +26,7 @@ def paths() -> list[Path]:
 
 
 def answer(path: Path) -> str:
-    snapshot = snapreport.load(path)
+    snapshot = corpus.loaded(path)
     found = findings(snapshot)
     lines = []
     for device in snapshot.devices:

@@ -82,14 +82,14 @@ ELSEWHERE = {"MoreOomsEvidence": "test_findings_oom has many failures", "PeakEvi
 
 @functools.cache
 def found(name: str) -> tuple[Finding, ...]:
-    return tuple(findings(snapreport.load(RECORDINGS / f"{name}.pickle.xz")))
+    return tuple(findings(corpus.loaded(RECORDINGS / f"{name}.pickle.xz")))
 
 
 def labels(finding: Finding) -> str:
     return str(finding.evidence.get("rule") or type(finding.evidence).__name__)
 
 
-@pytest.mark.parametrize("name", CAUSES)
+@pytest.mark.parametrize("name", CAUSES, ids="{}.pickle.xz".format)  # its tests run together (spread.py)
 def test_a_rule_fires_where_its_cause_is(name: str) -> None:
     assert set(CAUSES[name].split()) <= {labels(finding) for finding in found(name)}
 

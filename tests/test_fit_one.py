@@ -20,6 +20,7 @@ from snapreport.allocator.minimum import fits
 from snapreport.allocator.whatif import WhatIf
 from snapreport.contracts.fit import FitRemedy
 from snapreport.forecast.remedies import COST, PROPORTIONAL, Remedy, RemedySearch
+from snapreport.report.page_remedies import page_growth
 from snapreport.snapshot import Snapshot
 
 TORCH = FakeTorch(fake_torch.FOLDERS[-1]) if fake_torch.FOLDERS else None
@@ -167,3 +168,22 @@ def test_two_remedies_together_take_what_is_foretold(recorded: Any, program: str
     assert len(chosen) == 2
     with_both = snapreport.load(recorded("remedies.py", program, remedies)[0]).timeline(0).peak_bytes
     assert found.peak_allocated(chosen) == pytest.approx(with_both, rel=0.15)
+
+
+# compared_batch and views_batch of tests/fakecuda/programs/sized.py on PyTorch 2.15: the batch of the recording, and
+# requested_bytes.all.peak and reserved_bytes.all.peak of torch.cuda.memory_stats at twice that batch.
+PAIRS = {"compared": (1500, 193509728, 232783872), "views": (2048, 928331272, 954204160)}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_similarities_of_all_samples_grow_with_the_square_of_the_batch(name: str) -> None:
+    batch, allocated, reserved = PAIRS[name]
+    snapshot = snapreport.load(corpus.ROOT / "tests" / "recordings" / "fit" / f"{name}{batch}.pickle.xz")
+    (device,) = snapreport.fit([snapshot], [batch], to=[2 * batch])["devices"]
+    row = device["predictions"][-1]
+    assert row["peak_reserved_bytes"] == reserved
+    assert row["peak_allocated_bytes"] == pytest.approx(allocated, abs=64)  # four bytes of a loss grow, too
+    assert not page_growth(snapshot, [], {0: 0}, 0)  # the slider knows no batch
+    # Another number says nothing of pairs.
+    (device,) = snapreport.fit([snapshot], [batch + 1], to=[2 * batch + 2])["devices"]
+    assert device["predictions"][-1]["peak_allocated_bytes"] < 0.7 * allocated

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from snapreport.findings.advice_births import LINEAR, births
-from snapreport.findings.advice_context import MIN_BYTES, AdviceContext, remembered
+from snapreport.findings.advice_context import AdviceContext, remembered
+from snapreport.findings.batch_pairs import names_pairs, samples_compared
 from snapreport.findings.graphs import backward_allocations, backward_passes, born_in, forward_births, waiting_passes
 from snapreport.findings.outer_product import triplets
 from snapreport.findings.untrained_gradients import untrained
@@ -15,8 +16,6 @@ _GRAPH_NETWORK = (
     r"(?i)torch_geometric|(^|/)dgl/|torch_scatter|torch_sparse|"
     r" (message|message_and_aggregate|propagate|aggregate|edge_update|scatter_(add|mean|max|sum)|spmm)$"
 )
-_LOSS = r"(?i)cross_?entropy|log_?softmax|nll_?loss|logsumexp"
-_PAIRS = r"(?i)contrastive|info_?nce|nt_?xent|clip_?loss|siglip|in_?batch_?neg"
 _MIN_BYTES = 1 << 16
 _SOME_GRADIENTS = 0.05
 """Of the gradient bytes of the backward pass that makes most: one that makes no more than this is not counted."""
@@ -65,20 +64,7 @@ def _sends_messages(context: AdviceContext, fixed: np.ndarray) -> bool:
 
 def _has_batch_negatives(context: AdviceContext) -> bool:
     """A loss over similarities of all samples of the batch to all others: half a batch has half of the negatives."""
-    if context.occurs(context.functions(_PAIRS)):
-        return True
-    loss = context.frames(_LOSS)[context.stack] & (context.born >= 0)
-    largest = int(context.size[loss].max(initial=0))
-    for bytes_of in (4, 2):
-        samples = round((largest / bytes_of) ** 0.5)
-        if largest >= MIN_BYTES and samples * samples * bytes_of == largest:
-            # A line of the program multiplies the vectors of all samples, and each one's number is its label, in 64
-            # bits. As many logits as tokens would be a square, too, but of a layer.
-            alike = context.size == largest
-            by_program = context.by_program[context.stack] & alike
-            by_layer = context.frames(LINEAR)[context.stack] & alike
-            return bool((context.size == 8 * samples).any() and by_program.any() and not by_layer.any())
-    return False
+    return context.occurs(names_pairs(context)) or samples_compared(context.timeline) > 0
 
 
 def _has_triplets(context: AdviceContext) -> bool:

@@ -16,7 +16,7 @@ from snapreport.sentence import sentence
 from snapreport.timeline.phases import FORWARD, OPTIMIZER_STEP
 
 _ELEMENT_SIZES, _TYPES = (4, 2), (1, 2, 4, 8)
-_LAYER = (
+LAYER = (
     r"torch/nn/(modules/(activation|\w*norm|normalization|conv|linear|pooling|upsampling)\.py forward"
     r"|functional\.py embedding(_bag)?)$"
 )
@@ -42,7 +42,7 @@ def broadcast(context: AdviceContext) -> Advice | None:
     # Positions of T tokens in 64 bits may be as large as a norm's weights, and their square as what a lookup gives.
     of_data = ~context.category("parameter", "gradient", "optimizer state")
     # Neither predictions nor targets are in an optimizer's step, which may scale blocks of weights.
-    elsewhere = context.frames(_LAYER) | (context.phases.innermost == OPTIMIZER_STEP)
+    elsewhere = context.frames(LAYER) | (context.phases.innermost == OPTIMIZER_STEP)
     large = np.flatnonzero((size >= _MIN_BYTES) & ~elsewhere[stack] & (stack > 0))
     for bytes_of in _ELEMENT_SIZES:
         n = np.sqrt(size[large] / bytes_of).round().astype(np.int64)
@@ -229,7 +229,7 @@ def triplets(context: AdviceContext) -> np.ndarray:
     """
     every, mask = births(context), context.marked()
     of_data = ~context.category("parameter", "gradient", "optimizer state")
-    layers = np.unique(every.size[context.frames(_LAYER)[every.stack]])
+    layers = np.unique(every.size[context.frames(LAYER)[every.stack]])
     is_named, by_module = context.functions(_TRIPLETS), context.phases.runs(FORWARD)
     large = (context.by_program & (is_named | ~by_module))[every.stack]
     large &= (every.size >= _MIN_BYTES) & ~np.isin(every.size, layers)

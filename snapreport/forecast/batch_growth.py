@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
+from snapreport.findings.batch_pairs import of_pairs, samples_compared
 from snapreport.findings.saving import live_mask
-from snapreport.forecast.size_laws import CONSTANT, LINEAR, UNKNOWN, SizeLaws
+from snapreport.forecast.size_laws import CONSTANT, LINEAR, QUADRATIC, UNKNOWN, SizeLaws
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.phases import INITIALISATION, LOADING, OPTIMIZER_STEP, stack_phases
 from snapreport.timeline.workspaces import CUBLAS_WORKSPACE, beside_products
 from snapreport.vocabulary import CATEGORIES
 
 _FIXED = ("parameter", "gradient", "optimizer state", "communication", "workspace")
+_FEWEST_SAMPLES = 32
 _GROWING = ("activation", "temporary", "kv cache")
 
 
@@ -19,7 +21,8 @@ def batch_growth(timeline: DeviceTimeline, value: float) -> SizeLaws:
     """The law of each allocation of a recording at batch ``value``: constant, proportional, or unknown (as recorded).
 
     Parameters, gradients, optimizer state, workspaces and what an optimizer's step allocates are constant; activations,
-    logits and temporaries of forward and backward are proportional. Unknown are inputs, since a data set that is kept
+    logits and temporaries of forward and backward are proportional; those of all pairs of samples, or of two views of
+    each, grow with its square, where no layer makes as much. Unknown are inputs, since a data set that is kept
     on the device is one; those of unknown category; and activations and temporaries of exactly a parameter's size, that
     of all together, or half of it, since they may be its gradient, its copy in 16 bits, or all joined.
     """
@@ -34,12 +37,22 @@ def batch_growth(timeline: DeviceTimeline, value: float) -> SizeLaws:
     joined = size[parameter & live_mask(timeline, timeline.peak_event)].sum()
     weights = np.append(np.unique(size[parameter]), joined)
     like_weight = np.isin(size, np.concatenate((weights, weights // 2)))
-    linear = _is_category(category, _GROWING) & (born >= 0) & ~constant & ~like_weight
+    grows = (born >= 0) & ~constant & ~like_weight
+    linear = _is_category(category, _GROWING) & grows
     kind = np.where(constant, CONSTANT, np.where(linear, LINEAR, UNKNOWN)).astype(np.int8)
-    coefficients = np.zeros((len(size), 3))
-    coefficients[:, 0] = np.where(linear, 0, size)
-    coefficients[:, 1] = np.where(linear, size / value, 0)
+    kind[grows & of_pairs(timeline, _samples(timeline, value))] = QUADRATIC
+    laws = CONSTANT, LINEAR, QUADRATIC
+    power = [np.where(kind == law, size / value**at, 0) for at, law in enumerate(laws)]
+    coefficients = np.stack([np.where(kind == UNKNOWN, size, power[0]), *power[1:]], axis=1)
     return SizeLaws(coefficients, kind, np.zeros(len(size), bool))
+
+
+def _samples(timeline: DeviceTimeline, value: float) -> list[int]:
+    """How many samples a batch of ``value`` compares with each other; the square of a power of two is the size of many
+    things, unless a loss is seen to compare as many.
+    """
+    counts = [int(value), 2 * int(value)] if value == int(value) >= _FEWEST_SAMPLES else []
+    return [count for count in counts if count & (count - 1) or count == samples_compared(timeline)]
 
 
 def cubic_bytes(timeline: DeviceTimeline, value: float) -> int:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
+from snapreport.findings.batch_pairs import of_pairs, samples_compared
 from snapreport.findings.failed_requests import failures
 from snapreport.findings.model import Finding
 from snapreport.findings.saving import live_mask
@@ -20,6 +21,9 @@ from snapreport.report.sentence_html import Links
 from snapreport.report.verdict import certainty, effort_of, rule_of
 from snapreport.sentence import sentence
 from snapreport.snapshot import Snapshot
+from snapreport.timeline.build import DeviceTimeline
+
+_FEW_PAIRS = 0.002
 
 
 class PageRemedy(Struct, frozen=True):
@@ -83,13 +87,13 @@ def page_growth(
     snapshot: Snapshot, findings: Sequence[Finding], index: Mapping[int, int], stack_base: int
 ) -> list[PageGrowth]:
     """Of each device at whose peak something grows with the batch. ``index``, ``stack_base``: see ``verdict.chips``.
-    What grows with the third power of it is of triplets: there nothing is foretold.
+    What grows with its square or third power is of pairs or triplets: there nothing is foretold.
     """
     found = []
     cubic = {one.device for one in findings if one.kind == "advice" and one.evidence["rule"] == "triplet-chunks"}
     for device, place in index.items():
         timeline = snapshot.timeline(device)
-        if timeline.kind != "cuda" or not len(timeline.events) or device in cubic:
+        if timeline.kind != "cuda" or not len(timeline.events) or device in cubic or _compares_samples(timeline):
             continue
         kind = batch_growth(timeline, 1.0).kind
         masks = kind == LINEAR, kind == UNKNOWN
@@ -100,3 +104,9 @@ def page_growth(
         if all(bool((mask == chosen).all()) for mask, (_, chosen) in zip(masks, queries, strict=True)):
             found.append(PageGrowth(place, *(page_query(query, stack_base) for query, _ in queries)))
     return found
+
+
+def _compares_samples(timeline: DeviceTimeline) -> bool:
+    """Whether tensors of all pairs of samples hold so much of the peak that it is seen at eight times the batch."""
+    pairs = of_pairs(timeline, [samples_compared(timeline)]) & live_mask(timeline, timeline.peak_event)
+    return int(timeline.allocations["size"].to_numpy()[pairs].sum()) > _FEW_PAIRS * timeline.peak_bytes

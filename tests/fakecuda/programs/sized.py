@@ -170,6 +170,35 @@ def contrastive_batch(value: int) -> None:
     train(residual_net(), step)
 
 
+def encoder(width: int = 256) -> nn.Module:
+    return nn.Sequential(nn.Linear(width, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 128))
+
+
+def compared_batch(value: int) -> None:
+    """Pictures against texts, both ways, as in CLIP."""
+
+    def step(model: nn.Module) -> torch.Tensor:
+        pictures, texts = (functional.normalize(part(torch.empty(value, 256, device=DEVICE))) for part in model)
+        logits, number = model.scale.exp() * pictures @ texts.T, torch.arange(value, device=DEVICE)
+        return (functional.cross_entropy(logits, number) + functional.cross_entropy(logits.T, number)) / 2
+
+    model = nn.ModuleList([encoder(), encoder()])
+    model.scale = nn.Parameter(torch.ones([]))
+    train(model, step)
+
+
+def views_batch(value: int) -> None:
+    """Two views of each picture, each against all others, as in SimCLR."""
+
+    def step(model: nn.Module) -> torch.Tensor:
+        views = functional.normalize(model(torch.empty(2 * value, 256, device=DEVICE)))
+        itself = torch.eye(2 * value, dtype=torch.bool, device=DEVICE)
+        similarity = (views @ views.T / 0.5).masked_fill(itself, float("-inf"))
+        return functional.cross_entropy(similarity, torch.arange(2 * value, device=DEVICE).roll(value))
+
+    train(encoder(), step)
+
+
 def lstm_length(value: int) -> None:
     torch.backends.cudnn.enabled = False
     model = nn.ModuleDict({"in": nn.Embedding(4000, 128), "cell": nn.LSTM(128, 256, 2), "out": nn.Linear(256, 4000)})

@@ -6,9 +6,9 @@ import numpy as np
 
 from snapreport.findings.advice_births import LINEAR, births
 from snapreport.findings.advice_context import AdviceContext, remembered
-from snapreport.findings.batch_pairs import names_pairs, samples_compared
+from snapreport.findings.batch_pairs import BatchPairs, names_pairs, side
 from snapreport.findings.graphs import backward_allocations, backward_passes, born_in, forward_births, waiting_passes
-from snapreport.findings.outer_product import triplets
+from snapreport.findings.outer_product import differences, triplets
 from snapreport.findings.untrained_gradients import untrained
 from snapreport.timeline.phases import BACKWARD, OPTIMIZER_STEP
 
@@ -63,8 +63,18 @@ def _sends_messages(context: AdviceContext, fixed: np.ndarray) -> bool:
 
 
 def _has_batch_negatives(context: AdviceContext) -> bool:
-    """A loss over similarities of all samples of the batch to all others: half a batch has half of the negatives."""
-    return context.occurs(names_pairs(context)) or samples_compared(context.timeline) > 0
+    """A loss over similarities or distances of all samples of the batch to all others: half a batch has half of the
+    negatives.
+    """
+    compares = context.occurs(names_pairs(context)) or BatchPairs(context.timeline).samples > 0
+    return compares or _has_distances(context)
+
+
+def _has_distances(context: AdviceContext) -> bool:
+    """Differences of as many vectors as there are others, of which no parameter is one side, as a codebook is."""
+    mask, output = differences(context)
+    vectors = int(context.size[mask].max(initial=0)) // max(1, side(output))
+    return side(output) > 0 and vectors not in context.size[context.category("parameter")]
 
 
 def _has_triplets(context: AdviceContext) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from functools import cached_property
 
 import numpy as np
 
@@ -11,48 +11,63 @@ from snapreport.findings.program_stacks import ProgramStacks
 from snapreport.timeline.build import DeviceTimeline
 
 _LOSS = r"(?i)cross_?entropy|log_?softmax|nll_?loss|logsumexp"
-_PAIRS = r"(?i)contrastive|info_?nce|nt_?xent|simclr|clip_?loss|siglip|in_?batch_?neg"
+_PAIRS = r"(?i)(contrastive|info_?nce|nt_?xent|simclr|sup_?con(_|$|[A-Z])|clip_?loss|siglip|in_?batch_?neg)[^/]*$"
+_DISTANCES = r"(^|/)torch/functional\.py cdist$"
+_RECURRENT = r"torch/nn/modules/rnn\.py forward$"
 _MIN_BYTES = 1 << 20
 _ELEMENT_SIZES = (1, 2, 4, 8)
 
 
 def names_pairs(stacks: ProgramStacks) -> np.ndarray:
-    """Bool per stack: of a function whose name says that it compares all samples of a batch."""
-    return stacks.functions(_PAIRS)
+    """Bool per stack: of a file or function whose name says that it compares all samples of a batch."""
+    return stacks.frames(_PAIRS)
 
 
-def samples_compared(timeline: DeviceTimeline) -> int:
-    """How many samples a loss compares with each other, each with all; 0 where none is seen.
-
-    A line of the program multiplies the vectors of all samples, and each one's number is its label, in 64 bits, unless
-    a function says what it is about. As many logits as tokens would be a square, too, but of a layer.
-    """
-    stacks, size, stack = _columns(timeline)
-    named = names_pairs(stacks)[stack]
-    by_program = size[stacks.by_program[stack]]
-    compared = (stacks.frames(_LOSS)[stack] | named) & ~np.isin(size, _of_layers(timeline)) & np.isin(size, by_program)
-    found = np.unique(size[compared & (size >= _MIN_BYTES)])[::-1]
-    for bytes_of in (4, 2):
-        samples = np.rint(np.sqrt(found / bytes_of)).astype(np.int64)
-        is_square = samples * samples * bytes_of == found
-        for count in samples[is_square].tolist():
-            if named.any() or (size == 8 * count).any():
-                return int(count)
-    return 0
+def side(size: int) -> int:
+    """Of a matrix of so many bytes with as many columns as rows; 0 where it is none."""
+    counts = [(bytes_of, round((size / bytes_of) ** 0.5)) for bytes_of in (4, 2)]
+    return next((count for bytes_of, count in counts if count * count * bytes_of == size), 0)
 
 
-def of_pairs(timeline: DeviceTimeline, samples: Iterable[int]) -> np.ndarray:
-    """Bool per allocation: a number for each pair of so many samples, and no layer makes as much."""
-    sizes = [count * count * bytes_of for count in samples for bytes_of in _ELEMENT_SIZES]
-    size = timeline.allocations["size"].to_numpy()
-    return np.asarray(np.isin(size, sizes) & ~np.isin(size, _of_layers(timeline)))
+class BatchPairs:
+    """What of a device's allocations has numbers for each pair of samples, which no layer makes."""
 
+    def __init__(self, timeline: DeviceTimeline) -> None:
+        self._stacks = ProgramStacks(timeline.recording)
+        self._size, self._stack = (timeline.allocations[name].to_numpy() for name in ("size", "stack"))
 
-def _columns(timeline: DeviceTimeline) -> tuple[ProgramStacks, np.ndarray, np.ndarray]:
-    size, stack = (timeline.allocations[name].to_numpy() for name in ("size", "stack"))
-    return ProgramStacks(timeline.recording), size, stack
+    @cached_property
+    def samples(self) -> int:
+        """How many samples the program compares with each other, each with all; 0 where none is seen.
 
+        A line of the program multiplies the vectors of all samples, and a loss reads the products: each one's number is
+        its label, in 64 bits, unless a name says so. As many logits as tokens would be a square, too, but of a layer.
+        """
+        size, stacks = self._size, self._stacks
+        named = (names_pairs(stacks) | stacks.frames(_DISTANCES))[self._stack]
+        compared = (stacks.frames(_LOSS)[self._stack] | named) & (size >= _MIN_BYTES)
+        by_program = stacks.by_program[self._stack]
+        for large in np.unique(size[compared])[::-1].tolist():
+            count = side(large)
+            is_read = count and (named.any() or (size == 8 * count).any())
+            if is_read and large not in self._of_layers and by_program[size == large].any():
+                return count
+        return 0
 
-def _of_layers(timeline: DeviceTimeline) -> np.ndarray:
-    stacks, size, stack = _columns(timeline)
-    return np.unique(size[stacks.frames(LAYER)[stack]])
+    def of(self, samples: int) -> np.ndarray:
+        """Bool per allocation: a number for each pair of so many samples."""
+        return self._among([samples**2 * each for each in _ELEMENT_SIZES])
+
+    def of_vectors(self, samples: int) -> np.ndarray:
+        """Bool per allocation: some numbers for each pair, where tensors of one number each are there, too."""
+        sizes = np.unique(self._size)
+        return self._among(sizes[sizes % samples**2 == 0].tolist() if self.of(samples).any() else [])
+
+    def _among(self, sizes: list[int]) -> np.ndarray:
+        return np.isin(self._size, [size for size in sizes if size not in self._of_layers])
+
+    @cached_property
+    def _of_layers(self) -> set[int]:
+        """Sizes of what layers make."""
+        by_layer = self._stacks.frames(LAYER) | self._stacks.frames(_RECURRENT)
+        return set(np.unique(self._size[by_layer[self._stack]]).tolist())

@@ -95,9 +95,11 @@ def _nearest(counts: np.ndarray, wanted: np.ndarray) -> np.ndarray:
     return np.asarray(np.take_along_axis(counts & wanted, counts.argmax(1)[:, None], 1)[:, 0])
 
 
-def distance_matrix(context: AdviceContext) -> Advice | None:
+@remembered
+def differences(context: AdviceContext) -> tuple[np.ndarray, int]:
     """``(x[:, None] - y[None]).square().sum(-1)``: two tensors of N times M times D, then one of N times M, beside two
-    of N times D and M times D.
+    of N times D and M times D. Bool per allocation, of N times M times D; and bytes of the largest N times M, 0 for
+    none.
     """
     every = births(context)
     # What is smaller is no sum, but may be a number for each dimension, by which vectors are scaled.
@@ -121,13 +123,19 @@ def distance_matrix(context: AdviceContext) -> Advice | None:
                 output = max(output, sums)
                 of_lines = is_among(context.calls, calls[first : at + 2].tolist())[context.stack]
                 mask |= of_lines & context.as_large(size[first]) & (context.born >= 0)
+    return mask, output
+
+
+def distance_matrix(context: AdviceContext) -> Advice | None:
+    """Differences of all pairs of vectors, of which only sums are needed."""
+    mask, output = differences(context)
     if not output:
         return None
     # Their gradients are as large, and sums over one axis of those take scratch memory while they are alive.
     engine = context.without_python[context.stack] & (context.born >= 0)
     whole = engine & np.isin(context.size, np.unique(context.size[mask]))
     beside = bytes_over_time(context.timeline, np.flatnonzero(whole))[context.born + 1] > 0
-    mask |= engine & beside & (context.size > output)
+    mask = mask | (engine & beside & (context.size > output))
     if not (bytes_ := context.much_at_peak(mask)):
         return None
     # The products x·y are as large as the sums, and so are their gradients, which a pass that was cut off may lack.

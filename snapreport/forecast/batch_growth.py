@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from snapreport.findings.batch_pairs import of_pairs, samples_compared
+from snapreport.findings.batch_pairs import BatchPairs
 from snapreport.findings.saving import live_mask
-from snapreport.forecast.size_laws import CONSTANT, LINEAR, QUADRATIC, UNKNOWN, SizeLaws
+from snapreport.forecast.size_laws import AT_MOST_QUADRATIC, CONSTANT, LINEAR, QUADRATIC, UNKNOWN, SizeLaws
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.phases import INITIALISATION, LOADING, OPTIMIZER_STEP, stack_phases
 from snapreport.timeline.workspaces import CUBLAS_WORKSPACE, beside_products
 from snapreport.vocabulary import CATEGORIES
 
 _FIXED = ("parameter", "gradient", "optimizer state", "communication", "workspace")
-_FEWEST_SAMPLES = 32
+_FEWEST_SAMPLES, _LEAST_ODD = 32, 25
 _GROWING = ("activation", "temporary", "kv cache")
 
 
@@ -40,19 +40,33 @@ def batch_growth(timeline: DeviceTimeline, value: float) -> SizeLaws:
     grows = (born >= 0) & ~constant & ~like_weight
     linear = _is_category(category, _GROWING) & grows
     kind = np.where(constant, CONSTANT, np.where(linear, LINEAR, UNKNOWN)).astype(np.int8)
-    kind[grows & of_pairs(timeline, _samples(timeline, value))] = QUADRATIC
-    laws = CONSTANT, LINEAR, QUADRATIC
-    power = [np.where(kind == law, size / value**at, 0) for at, law in enumerate(laws)]
-    coefficients = np.stack([np.where(kind == UNKNOWN, size, power[0]), *power[1:]], axis=1)
+    for law, pairs in zip((QUADRATIC, AT_MOST_QUADRATIC), _of_pairs(timeline, value), strict=True):
+        kind[grows & pairs] = law
+    powers = {UNKNOWN: 0, CONSTANT: 0, LINEAR: 1, QUADRATIC: 2, AT_MOST_QUADRATIC: 2}
+    power = np.array([powers.get(law, 0) for law in range(AT_MOST_QUADRATIC + 1)])[kind]
+    coefficients = np.zeros((len(size), 3))
+    coefficients[np.arange(len(size)), power] = size / value**power
     return SizeLaws(coefficients, kind, np.zeros(len(size), bool))
 
 
-def _samples(timeline: DeviceTimeline, value: float) -> list[int]:
-    """How many samples a batch of ``value`` compares with each other; the square of a power of two is the size of many
-    things, unless a loss is seen to compare as many.
+def _of_pairs(timeline: DeviceTimeline, value: float) -> tuple[np.ndarray, np.ndarray]:
+    """Bool per allocation: of all pairs of samples; and what may be. A batch of ``value`` has as many, or two views of
+    each. The square of a power of two is the size of many things, unless as many are seen to be compared, and multiples
+    of the square of a number with small factors are.
     """
-    counts = [int(value), 2 * int(value)] if value == int(value) >= _FEWEST_SAMPLES else []
-    return [count for count in counts if count & (count - 1) or count == samples_compared(timeline)]
+    certain, possible = np.zeros((2, len(timeline.allocations)), bool)
+    if value != int(value) or value < _FEWEST_SAMPLES:
+        return certain, possible
+    pairs, counts = BatchPairs(timeline), (int(value), 2 * int(value))
+    if pairs.samples in counts:
+        return pairs.of(pairs.samples), possible
+    for samples in counts:
+        odd = samples // (samples & -samples)
+        mask = certain if odd > 1 else possible
+        mask |= pairs.of(samples)
+        if odd >= _LEAST_ODD:
+            certain |= pairs.of_vectors(samples)
+    return certain, possible & ~certain
 
 
 def cubic_bytes(timeline: DeviceTimeline, value: float) -> int:

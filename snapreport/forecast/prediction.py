@@ -23,7 +23,7 @@ from snapreport.forecast.alignment import Alignment, align
 from snapreport.forecast.batch_growth import batch_growth, cubic_bytes
 from snapreport.forecast.convolution_workspaces import FACTORS, fit_workspaces, workspaces
 from snapreport.forecast.reductions import SummedTrace
-from snapreport.forecast.size_laws import ADOPTED, LINEAR, UNKNOWN, SizeLaws, size_laws
+from snapreport.forecast.size_laws import ADOPTED, AT_MOST_QUADRATIC, LINEAR, UNKNOWN, SizeLaws, size_laws
 from snapreport.forecast.varying_steps import varying_line
 from snapreport.number_format import count_text, share_text
 
@@ -215,6 +215,9 @@ class DeviceFit:
         sizes = laws.sizes(value)
         growth = (min if least else max)(1.0, value / float(self.values[own]))
         sizes = np.where(laws.kind == UNKNOWN, np.rint(sizes * growth).astype(np.int64), sizes)
+        if least == (value > self.values[own]):
+            linear = np.rint(sizes * float(self.values[own]) / value).astype(np.int64)
+            sizes = np.where(laws.kind == AT_MOST_QUADRATIC, linear, sizes)
         if value not in self.values:
             sizes = np.where(self.workspaces(own), np.rint(sizes * workspaces).astype(np.int64), sizes)
         return self.traces[own].with_scratch(sizes, least=least)

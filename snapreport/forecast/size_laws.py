@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 from msgspec import Struct
 
-UNKNOWN, ADOPTED, CONSTANT, LINEAR, QUADRATIC = range(5)
+UNKNOWN, ADOPTED, CONSTANT, LINEAR, QUADRATIC, AT_MOST_QUADRATIC = range(6)
 """Where a law comes from. UNKNOWN: only one recording has the allocation. ADOPTED: so it is, and others of exactly its
-size have a law, which it is given: tensors of one size mostly have one shape."""
+size have a law, which it is given: tensors of one size mostly have one shape. AT_MOST_QUADRATIC: or linear, of one
+recording alone."""
 ROUNDING = 512.0
 """Bytes by which a size may miss a line: kernels round up what they ask for, to 32 numbers or 512 bytes."""
 SHIFT = 2

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from snapreport.findings.batch_pairs import of_pairs, samples_compared
+from snapreport.findings.batch_pairs import BatchPairs
 from snapreport.findings.failed_requests import failures
 from snapreport.findings.model import Finding
 from snapreport.findings.saving import live_mask
@@ -24,6 +24,7 @@ from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
 
 _FEW_PAIRS = 0.002
+_COMPARING = ("distance-matrix", "triplet-chunks")
 
 
 class PageRemedy(Struct, frozen=True):
@@ -90,10 +91,10 @@ def page_growth(
     What grows with its square or third power is of pairs or triplets: there nothing is foretold.
     """
     found = []
-    cubic = {one.device for one in findings if one.kind == "advice" and one.evidence["rule"] == "triplet-chunks"}
+    compared = {one.device for one in findings if one.kind == "advice" and one.evidence["rule"] in _COMPARING}
     for device, place in index.items():
         timeline = snapshot.timeline(device)
-        if timeline.kind != "cuda" or not len(timeline.events) or device in cubic or _compares_samples(timeline):
+        if timeline.kind != "cuda" or not len(timeline.events) or device in compared or _compares_samples(timeline):
             continue
         kind = batch_growth(timeline, 1.0).kind
         masks = kind == LINEAR, kind == UNKNOWN
@@ -108,5 +109,6 @@ def page_growth(
 
 def _compares_samples(timeline: DeviceTimeline) -> bool:
     """Whether tensors of all pairs of samples hold so much of the peak that it is seen at eight times the batch."""
-    pairs = of_pairs(timeline, [samples_compared(timeline)]) & live_mask(timeline, timeline.peak_event)
-    return int(timeline.allocations["size"].to_numpy()[pairs].sum()) > _FEW_PAIRS * timeline.peak_bytes
+    pairs = BatchPairs(timeline)
+    of_pairs = pairs.of(pairs.samples) & live_mask(timeline, timeline.peak_event)
+    return int(timeline.allocations["size"].to_numpy()[of_pairs].sum()) > _FEW_PAIRS * timeline.peak_bytes

@@ -1,9 +1,9 @@
 """Runs the tests on a machine that has only Python 3.11 or newer: ``python3 tests/run.py [pytest arguments]``.
 
 Installs the package as a user would (a wheel with the front end in it, not the checkout) into a virtual environment
-with what the tests need, runs the static checks (ruff, mypy, and with npm biome and tsc), finds or installs a Chromium,
-runs the front end's own tests where npm is available, then pytest. Its last line is pytest's; its exit code is the
-first that is not 0. Standard library only.
+with what the tests need, finds or installs a Chromium, then runs pytest and beside it the static checks (ruff, mypy)
+and, where npm is available, those and the unit tests of the front end. Its last line is pytest's, unless one of these
+takes longer; its exit code is the first that is not 0. Standard library only.
 
 ``--quick`` is for development: static checks and the fast Python tests, on the checkout, without a browser.
 ``--venv DIR`` uses that environment (created if missing; default ``.venv-test``); ``--no-install`` leaves it as it is.
@@ -30,6 +30,7 @@ import subprocess
 import sys
 import tempfile
 import venv
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -62,7 +63,7 @@ def say(text: str) -> None:
 
 def run(*command: str | Path, cwd: Path = ROOT) -> int:
     """Runs a command, its output passing through; returns its exit code."""
-    return subprocess.run([str(part) for part in command], cwd=cwd, env=CLEAN, check=False).returncode
+    return subprocess.run([str(part) for part in command], cwd=cwd, env={**CLEAN}, check=False).returncode
 
 
 def must(*command: str | Path, cwd: Path = ROOT) -> None:
@@ -86,7 +87,11 @@ def environment(folder: Path, install: bool, *groups: str) -> Path:
         say("installing the package with what its tests need")
         # Not editable: the wheel is tested. pip rebuilds a local folder's wheel every time.
         must(python, "-m", "pip", "install", "--quiet", "pip>=25.1")  # for --group; Python 3.11 comes with an older one
-        must(python, "-m", "pip", "install", "--quiet", ".", *(f"--group={group}" for group in ("dev", *groups)))
+        # Compiling what no test imports took 22 of the 33 s of processor time that torch takes to install.
+        must(
+            *(python, "-m", "pip", "install", "--quiet", "--no-compile", "."),
+            *(f"--group={group}" for group in ("dev", *groups)),
+        )
     return python
 
 
@@ -109,31 +114,41 @@ def browser(python: Path) -> None:
         run(python, "-m", "playwright", "install", "chromium")
 
 
+def check(name: str, *commands: Sequence[str | Path], cwd: Path = ROOT) -> int:
+    """Runs commands beside the tests, and then says what they print where one fails; the exit code of the first."""
+    done = [
+        subprocess.run(list(map(str, each)), cwd=cwd, env={**CLEAN}, check=False, capture_output=True, text=True)
+        for each in commands
+    ]
+    failed = [each for each in done if each.returncode]
+    say(f"{name}: {'failed' if failed else 'passed'}")
+    for each in failed:
+        print(each.stdout, each.stderr, sep="\n", flush=True)
+    return failed[0].returncode if failed else 0
+
+
 def static_checks(python: Path) -> int:
     """The Python part's linters, formatters and type checkers; the exit code of the first that finds something."""
-    say("static checks: ruff, mypy")
     tools = python.parent
-    codes = [
-        run(tools / "ruff", "check", "--quiet", "."),
-        run(tools / "ruff", "format", "--check", "--quiet", "."),
-        run(tools / "mypy", "--python-executable", python, "--no-error-summary"),
-    ]
-    return next(filter(None, codes), 0)
+    return check(
+        "ruff and mypy",
+        [tools / "ruff", "check", "--quiet", "."],
+        [tools / "ruff", "format", "--check", "--quiet", "."],
+        [tools / "mypy", "--python-executable", python, "--no-error-summary"],
+    )
 
 
 def compile_tests(python: Path) -> None:
     """Has pytest rewrite and compile the tests: 11 s of processor time, which each of its workers would take, too."""
     command = [python.parent / "pytest", "-c", TESTS / "pytest.ini", "--collect-only", "-qq", TESTS]
-    subprocess.run([str(part) for part in command], cwd=ROOT, env=CLEAN, stdout=subprocess.DEVNULL, check=False)
+    subprocess.run([str(part) for part in command], cwd=ROOT, env={**CLEAN}, stdout=subprocess.DEVNULL, check=False)
 
 
-def front_end(scratch: Path, is_tested: bool) -> tuple[Path | None, int]:
-    """A copy of the front end with its npm packages, and the exit code of its static checks and, unless only those are
-    wanted, its unit tests. None where there is no npm (pytest still tests the built page).
-    """
+def front_end(scratch: Path) -> Path | None:
+    """A copy of the front end with its npm packages. None where there is no npm: pytest still tests the built page."""
     if not shutil.which("npm"):
         say("no npm here: biome, tsc and the front end's unit tests are left out")
-        return None, 0
+        return None
     # Outside of the checkout: installing there would leave a node_modules behind.
     copy = scratch / "static"
     shutil.copytree(ROOT / "static", copy, ignore=shutil.ignore_patterns("node_modules", "dist"))
@@ -142,11 +157,17 @@ def front_end(scratch: Path, is_tested: bool) -> tuple[Path | None, int]:
     for data in ("snapreport/vocabulary.json", "snapreport/allocator_facts.json", "tests/size_vectors.json"):
         shutil.copy(ROOT / data, scratch / data)  # which the bundle and its tests include, too
     must("npm", "ci", "--silent", "--no-audit", "--no-fund", cwd=copy)
-    code = 0
-    for name, script in (("biome", "lint"), ("tsc", "check"), ("the front end's unit tests", "test"))[: 2 + is_tested]:
-        say(name)
-        code = run("npm", "run", "--silent", script, cwd=copy) or code
-    return copy, code
+    return copy
+
+
+def front_end_checks(copy: Path, is_tested: bool) -> int:
+    """The front end's linter, type checker and, unless only those are wanted, unit tests; the first exit code."""
+    scripts = {"biome and tsc": ["lint", "check"], "the front end's unit tests": ["test"]}
+    codes = [
+        check(name, *(["npm", "run", "--silent", script] for script in own), cwd=copy)
+        for name, own in list(scripts.items())[: 1 + is_tested]
+    ]
+    return next(filter(None, codes), 0)
 
 
 def fake_torch(folder: Path, versions: list[str], packages: list[str]) -> tuple[list[Path], list[str]]:
@@ -189,45 +210,46 @@ def main() -> int:
         return run(environment(folder, not options.no_install), TESTS / "workflows.py", *rest)
     versions, packages = (ALL_FAKE_TORCH, FRAMEWORKS) if options.all_torch else (FAKE_TORCH, [])
     with tempfile.TemporaryDirectory() as scratch, ThreadPoolExecutor() as beside:
-        # Three things to download, unpack and check, at the same time.
-        npm = beside.submit(front_end, Path(scratch), not options.quick)
+        # Three things to download and unpack, at the same time.
+        npm = beside.submit(front_end, Path(scratch))
         torch = None if options.quick else beside.submit(fake_torch, folder / "fakecuda", versions, packages)
         is_ready = options.no_install or (options.quick and python_of(folder).exists())
         python = environment(folder, not is_ready, *(["trackers"] if options.all_torch else []))
         if not options.quick and not rest:
             beside.submit(compile_tests, python)
-        first = static_checks(python)
-        static, code = npm.result()
-        first = first or code
+        checks = [beside.submit(static_checks, python)]
+        if static := npm.result():
+            checks.append(beside.submit(front_end_checks, static, not options.quick))
         if options.quick:
             say("pytest: the fast tests, on the checkout")
             # -m puts the checkout before the installed wheel.
             tests = rest or [TESTS / name for name in QUICK]
             code = run(python, "-m", "pytest", "-c", TESTS / "pytest.ini", *LIMITED, *tests)
-            return first or code
+            return next(filter(None, [*(each.result() for each in checks), code]), 0)
         browser(python)
         if static:
             # The copy is deleted, and the checkout, where pytest would look for the packages that tests use, has none.
             shutil.rmtree(folder / "node_modules", ignore_errors=True)
             for name in USED_IN_TESTS:
-                shutil.move(static / "node_modules" / name, folder / "node_modules" / name)
+                shutil.copytree(static / "node_modules" / name, folder / "node_modules" / name, symlinks=True)
             CLEAN["SNAPREPORT_NODE_MODULES"] = str(folder / "node_modules")
         environments, missing = torch.result() if torch else ([], [])
-    CLEAN["SNAPREPORT_FAKE_TORCH"] = os.pathsep.join(map(str, environments))
-    say("pytest")
-    CLEAN["SNAPREPORT_TEST_VENV"] = str(folder)
-    # Tests of a file and of a snapshot stay together (tests/spread.py), so that what they share is made once. One
-    # process more than cores, since tests wait for frames of the browser and for processes that they have started;
-    # with two more, the same tests took a quarter more processor time. More threads of polars and torch would contend
-    # for cores: recording the program of docs/first-steps.md took 5.6 s of processor time with them, 4.3 s without.
-    CLEAN["POLARS_MAX_THREADS"] = CLEAN["OMP_NUM_THREADS"] = "1"
-    if not (options.all or rest):
-        CLEAN["SNAPREPORT_BREADTH"] = "narrow"
-    side_by_side = ["-n", str(min(4, (os.cpu_count() or 1) + 1)), "--dist", "loadfile", "--durations=40"]
-    code = run(python.parent / "pytest", "-c", TESTS / "pytest.ini", *LIMITED, *(rest or [*side_by_side, TESTS]))
-    for line in missing:
-        say(line)
-    return first or code
+        CLEAN["SNAPREPORT_FAKE_TORCH"] = os.pathsep.join(map(str, environments))
+        say("pytest")
+        CLEAN["SNAPREPORT_TEST_VENV"] = str(folder)
+        # Tests of a file and of a snapshot stay together (tests/spread.py), so that what they share is made once. One
+        # process more than cores, since tests wait for frames of the browser and for processes that they have started;
+        # with two more, the same tests took a quarter more processor time. More threads of polars and torch would
+        # contend for cores: recording the program of docs/first-steps.md took 5.6 s of processor time with them, 4.3 s
+        # without.
+        CLEAN["POLARS_MAX_THREADS"] = CLEAN["OMP_NUM_THREADS"] = "1"
+        if not (options.all or rest):
+            CLEAN["SNAPREPORT_BREADTH"] = "narrow"
+        side_by_side = ["-n", str(min(4, (os.cpu_count() or 1) + 1)), "--dist", "loadfile", "--durations=40"]
+        code = run(python.parent / "pytest", "-c", TESTS / "pytest.ini", *LIMITED, *(rest or [*side_by_side, TESTS]))
+        for line in missing:
+            say(line)
+        return next(filter(None, [*(each.result() for each in checks), code]), 0)
 
 
 if __name__ == "__main__":

@@ -64,9 +64,9 @@ def install_torch(version: str, folder: Path, work: Path, packages: list[str]) -
     plain = [name for name in requirements(site) if not LEFT_OUT.match(name)]
     bare = [name.removesuffix("!") for name in packages if name.endswith("!")]
     plain += [name for name in packages if not name.endswith("!")]
-    run(folder / "bin/pip", "install", "-q", *plain, "numpy", "setuptools")
+    run(folder / "bin/pip", "install", "-q", "--no-compile", *plain, "numpy", "setuptools")
     if bare:
-        run(folder / "bin/pip", "install", "-q", "--no-deps", *bare)
+        run(folder / "bin/pip", "install", "-q", "--no-compile", "--no-deps", *bare)
 
 
 def site_packages(folder: Path) -> Path:

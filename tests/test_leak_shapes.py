@@ -190,6 +190,27 @@ def test_what_two_stacks_of_one_line_leave_behind_is_one_leak(tmp_path: Path) ->
     assert [leak.bytes for leak in leaks] == [20 * MIB, 10 * MIB]
 
 
+@pytest.mark.parametrize(("weights", "most"), [(3, "part"), (4, "most")])
+def test_models_that_stay_keep_their_gradients(weights: int, most: str, tmp_path: Path) -> None:
+    """The engine makes gradients without a stack trace: they are no leak of their own, nor what the title names."""
+
+    def trained(script: Script, number: int) -> None:
+        script.alloc("weights", weights * MIB, KEEP, TRAIN)
+        nameless(script, 3)
+
+    (leak,), _ = found_in(program(trained, 10), tmp_path)
+    place = f"{most} of it in remember hooks.py:7, "
+    assert leak.title.startswith(f"Leak: {weights + 3}.00 MiB stay allocated every step, {place}")
+    assert leak.bytes == 10 * (weights + 3) * MIB
+    (alone,), _ = found_in(program(lambda script, _: nameless(script, 3), 10), tmp_path)
+    assert alone.title.startswith("Leak: allocations without a stack trace keep 3.00 MiB every step, ")
+
+
+def nameless(script: Script, mib: int) -> None:
+    script.alloc("gradient", mib * MIB)
+    script.events[-1]["frames"] = []
+
+
 @pytest.mark.parametrize("annotate", [True, False])
 @pytest.mark.parametrize(
     "name", ["nothing", "replay buffer", "levels off", "first step only", "replaced by its like", "inputs grow"]

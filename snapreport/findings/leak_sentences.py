@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from snapreport.contracts.finding import Evidence, Row
-from snapreport.findings.live import live_at
+from snapreport.findings.live import NO_STACK_TRACE, live_at
 from snapreport.findings.saving import SavingRow
 from snapreport.number_format import count_text, plural
 from snapreport.sentence import bytes_part, listed, sentence
@@ -100,13 +100,23 @@ def leak_title(evidence: LeakEvidence, *, is_cache: bool) -> str:
             after=after,
         )
     if len({row["place"] for row in evidence["stacks"]}) == 1:
+        keep = "keep" if place == NO_STACK_TRACE else "keeps"
         return sentence(
-            "Leak: {place} keeps {amount} {often}, {after}", place=place, amount=amount, often=often, after=after
+            "Leak: {place} {keep} {amount} {often}, {after}",
+            place=place,
+            keep=keep,
+            amount=amount,
+            often=often,
+            after=after,
         )
+    own, every = (
+        sum(row["bytes_per_step"] for row in rows)
+        for rows in ([row for row in evidence["stacks"] if row["place"] == place], evidence["stacks"])
+    )
     where = (
         sentence("in calls from {caller}", caller=caller)
         if (caller := evidence["caller"]) and caller != place
-        else sentence("most of it in {place}", place=place)
+        else sentence("{most} of it in {place}", most="most" if 2 * own > every else "part", place=place)
     )
     return sentence(
         "Leak: {amount} stay allocated {often}, {where}, {after}", amount=amount, often=often, where=where, after=after

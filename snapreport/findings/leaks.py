@@ -117,9 +117,14 @@ def leak_findings(loop: LoopMemory | None, names: Names) -> list[Finding]:
 
 
 def _by_cause(growths: Sequence[GrowingStack], names: Names) -> list[Sequence[GrowingStack]]:
-    """Growths that are one leak: all where they are many, else those of one line of the program."""
-    if len(growths) >= ONE_CAUSE:
-        return [growths]
+    """Growths that are one leak: all where they are many, or one has no stack trace, as gradients of models that leak;
+    else those of one line of the program.
+    """
+    is_nameless = [bool(names.frames[growth.stack] < 0) for growth in growths]
+    if len(growths) >= ONE_CAUSE or any(is_nameless):
+        # Of a model and its gradients, which are as large, the model's line is named.
+        order = sorted(range(len(growths)), key=lambda i: (-growths[i].per_repetition, is_nameless[i]))
+        return [[growths[i] for i in order]]
     groups: dict[tuple[str, int], list[GrowingStack]] = {}
     for growth in growths:
         groups.setdefault((names.place(growth.stack), growth.every), []).append(growth)

@@ -146,6 +146,7 @@ def test_what_backward_lets_go_was_an_activation() -> None:
             "gradient",
         ),
         ("FSDP 1", "flatten_tensors", "/x/torch/distributed/fsdp/_flat_param.py", "parameter"),
+        ("an ensemble", "construct_stacked_leaf", "/x/torch/_functorch/functional_call.py", "parameter"),
         ("Adagrad", "__init__", "/x/torch/optim/adagrad.py", "optimizer state"),
         ("an LSTM moves", "_apply", "/x/torch/nn/modules/rnn.py", "parameter"),
     ],

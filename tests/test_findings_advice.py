@@ -206,6 +206,11 @@ def test_data_is_known_by_three_batches_of_half_its_size(steps: int, data: int, 
 CHECKPOINT = ((TORCH + "utils/checkpoint.py", "checkpoint"),)
 NOT_GIVEN: list[tuple[str, Callable[[], Script]]] = [
     ("checkpointing", lambda: training(activation=100, inside=CHECKPOINT)),
+    # torch.func allows no checkpointing inside of its transforms.
+    *(
+        ("checkpointing", lambda name=name: training(activation=100, output=50, by=GELU, inside=((name, "wrapped"),)))
+        for name in (TORCH + "_functorch/vmap.py", TORCH + "_functorch/eager_transforms.py")
+    ),
     ("checkpointing", lambda: serving(activation=100)),
     ("checkpointing", lambda: training(activation=100)),  # a layer's only tensor is its input
     ("checkpointing", lambda: training(activation=6, parameter=400)),

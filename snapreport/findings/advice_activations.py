@@ -39,6 +39,9 @@ from snapreport.timeline.phases import BACKWARD, OPTIMIZER_STEP
 _PASSES_OF_A_STEP = 2
 """Backward passes in a step of a generator and a discriminator: a loss that the next step replaces stays no longer."""
 
+_TRANSFORMED = r"torch/_functorch/(apis|eager_transforms|vmap)\.py"
+"""``torch.func``: checkpointing a layer inside of ``vmap``, ``grad`` or ``hessian`` raises RuntimeError, up to 2.15."""
+
 
 class LayersEvidence(AdviceEvidence, kw_only=True):
     """``modules``: the layers, empty where the recording names none. ``cost_us``: what computing them again adds to a
@@ -68,7 +71,7 @@ def _checkpointing(context: AdviceContext) -> Advice | None:
     ):
         return None
     activation = context.category("activation") & ~dropped_graphs(context) & ~retained_graphs(context)
-    activation &= ~unused_graphs(context)
+    activation &= ~unused_graphs(context) & ~context.frames(_TRANSFORMED)[context.stack]
     # A backward pass that makes a graph (create_graph=True) saves what it computes again.
     if context.is_much(context.bytes_at_peak(activation & context.without_python[context.stack] & (context.born >= 0))):
         return None

@@ -24,8 +24,8 @@ def heat_of_cells(cells: np.ndarray) -> Heat:
     return Heat(1 << 20, None, [axis])
 
 
-def decoded(uri: str) -> np.ndarray:
-    """The palette indices of a PNG: chunk by chunk, with checksums verified."""
+def chunks(uri: str) -> dict[bytes, bytes]:
+    """Of a PNG, by name, with checksums verified."""
     data = base64.b64decode(uri.removeprefix("data:image/png;base64,"))
     assert data[:8] == b"\x89PNG\r\n\x1a\n"
     at, found = 8, {}
@@ -35,20 +35,61 @@ def decoded(uri: str) -> np.ndarray:
         assert zlib.crc32(name + body) == struct.unpack(">I", data[at + 8 + length : at + 12 + length])[0]
         found[name] = body
         at += 12 + length
-    width, height, bits, kind = struct.unpack(">IIBB", found[b"IHDR"][:10])
-    assert (bits, kind, len(found[b"PLTE"])) == (8, 3, 3 * (COLOURS + 1))
-    return np.frombuffer(zlib.decompress(found[b"IDAT"]), np.uint8).reshape(height, width + 1)[:, 1:]
+    return found
 
 
-def test_the_picture_has_the_cells() -> None:
-    cells = np.array([[101, 401, 201], [0, 301, 101], [101, 401, 401]])
-    picture = heat_picture(heat_of_cells(cells))
-    assert picture is not None and (picture.low, picture.high, picture.note) == ("0", "400 MiB", "")
-    levels = decoded(picture.uri)
-    assert levels.shape == (3, 3) and levels[1, 0] == 0, "not recorded"
-    assert (levels[cells == 401] == COLOURS).all()
-    order = np.argsort(cells.ravel(), kind="stable")
-    assert (np.diff(levels.ravel()[order].astype(int)) >= 0).all()
+def decoded(uri: str) -> np.ndarray:
+    """The palette indices of a PNG."""
+    found = chunks(uri)
+    width, height, *kind = struct.unpack(">IIBBBBB", found[b"IHDR"])
+    assert kind == [8, 3, 0, 0, 0], "a palette of 8 bits, deflated, not interlaced"
+    rows = np.frombuffer(zlib.decompress(found[b"IDAT"]), np.uint8).reshape(height, width + 1)
+    assert not rows[:, 0].any(), "no row is filtered"
+    return rows[:, 1:]
+
+
+def palette(uri: str) -> list[tuple[int, int, int]]:
+    values = chunks(uri)[b"PLTE"]
+    return [(values[at], values[at + 1], values[at + 2]) for at in range(0, len(values), 3)]
+
+
+@pytest.mark.parametrize(
+    ("cells", "low", "begin"),
+    [
+        ([[101, 401, 201], [0, 301, 101], [101, 401, 401]], "0", 1),
+        ([[201, 401, 301], [0, 301, 250], [401, 401, 401]], "200 MiB", 201),  # from half of the highest on
+        ([[200, 401, 301], [0, 301, 250], [401, 401, 401]], "0", 1),
+        ([[401, 401, 0]], "0", 1),  # where all are equal, they are dark
+    ],
+)
+def test_the_picture_has_the_cells(cells: list[list[int]], low: str, begin: int) -> None:
+    picture = heat_picture(heat_of_cells(np.array(cells)))
+    assert picture is not None and (picture.low, picture.high, picture.note) == (low, "400 MiB", "")
+    levels = [
+        [1 + round((COLOURS - 1) * (cell - begin) / (401 - begin)) if cell else 0 for cell in row] for row in cells
+    ]
+    assert decoded(picture.uri).tolist() == levels
+
+
+def test_dark_means_more() -> None:
+    picture = heat_picture(heat_of_cells(np.array([[1, 401]])))
+    assert picture is not None
+    unknown, *colours = palette(picture.uri)
+    assert len(set(unknown)) == 1, "grey where nothing is recorded"
+    lightness = [0.2126 * red + 0.7152 * green + 0.0722 * blue for red, green, blue in colours]
+    assert lightness == sorted(lightness, reverse=True) and len(set(colours)) == COLOURS
+    assert max(np.abs(np.diff(np.array(colours, float), axis=0)).max(axis=1)) < 16, "no step between two colours"
+    assert picture.colours == [f"#{red:02x}{green:02x}{blue:02x}" for red, green, blue in colours[::8]]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "height"), [(2, 48), (3, 48), (4, 64), (30, 480), (31, 480), (32, 480), (33, 198), (80, 480), (99, 480)]
+)
+def test_a_row_of_the_picture_can_be_seen(ranks: int, height: int) -> None:
+    """16 pixels of up to 32 ranks, six of more, in at most 480."""
+    picture = heat_picture(heat_of_cells(np.full((ranks, 2), 7)))
+    assert picture is not None and (picture.width, picture.height) == (720, height)
+    assert "a row for each rank, rank 0 at the top" in picture.title
 
 
 def test_one_rank_among_thousands_is_seen_and_takes_no_colours() -> None:

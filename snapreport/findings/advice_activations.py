@@ -73,7 +73,7 @@ def _checkpointing(context: AdviceContext) -> Advice | None:
     activation = context.category("activation") & ~dropped_graphs(context) & ~retained_graphs(context)
     activation &= ~unused_graphs(context) & ~context.frames(_TRANSFORMED)[context.stack]
     # A backward pass that makes a graph (create_graph=True) saves what it computes again.
-    if context.is_much(context.bytes_at_peak(activation & context.without_python[context.stack] & (context.born >= 0))):
+    if context.is_much(context.bytes_at_peak(activation & context.without_python[context.stack] & context.is_traced)):
         return None
     # What something else holds after the backward pass, such as a forward hook, stays in any case.
     frees = context.free_stack
@@ -134,7 +134,7 @@ def _proved(context: AdviceContext, counted: int) -> int:
     repeats = repeats_of_parameters(context)
     if counted == repeats or (context.is_cut_off and counted < repeats):
         return counted
-    modules = context.timeline.allocations.filter(context.at_peak & (context.born >= 0))["module"].drop_nulls()
+    modules = context.timeline.allocations.filter(context.at_peak & context.is_traced)["module"].drop_nulls()
     calls = modules.str.extract_groups(r"^(?<line>.*?)\.(?<number>\d+)(?:\.|$)").struct.unnest().drop_nulls()
     lines = calls.group_by("line").agg(pl.col("number").n_unique())
     return counted if counted in lines["number"] else 0
@@ -269,7 +269,7 @@ def _anew(context: AdviceContext) -> np.ndarray:
     first: one at its birth, and that of a weight that is used several times until it has the last of its sum.
     """
     rows, added = (np.flatnonzero(mask) for mask in (context.category("gradient"), added_to_gradients(context)))
-    rows = rows[context.born[rows] >= 0]
+    rows = rows[context.is_traced[rows]]
     sums = context.table(added, run=born_in(context)[added]).group_by("size", "run").agg(end=pl.col("freed").max())
     gradients = context.table(rows, run=born_in(context)[rows]).join(
         sums, on=["size", "run"], how="left", maintain_order="left"
@@ -284,10 +284,10 @@ def batch_sized(context: AdviceContext) -> np.ndarray:
     Graphs that a stored output keeps stay: the other half makes its own. So do a data set, also one of which batches
     are views, all results of a loop, and what is as large as all parameters together, which it joins.
     """
-    grows = context.category("activation", "input", "temporary") & (context.born >= 0) & ~dropped_graphs(context)
+    grows = context.traced("activation", "input", "temporary") & ~dropped_graphs(context)
     grows |= unknown_of_a_step(context)
     # Inputs that stay allocated over more backward passes than those of one batch are no batch.
-    lasting = context.category("input") & (context.born >= 0) & (freed_in(context) - born_in(context) >= MOST_PASSES)
+    lasting = context.traced("input") & (freed_in(context) - born_in(context) >= MOST_PASSES)
     grows &= ~(_kept_over_steps(context) | resident_data(context) | collections(context) | lasting)
     weights = context.category("parameter")
     joined = context.bytes_at_peak(weights)

@@ -36,7 +36,7 @@ def births(context: AdviceContext) -> Births:
     # By lines of Python: with C++ frames each operator of a line has a stack of its own.
     lines = context.table(np.arange(len(rows)), stack=context.calls[context.stack])
     is_workspace |= beside_products(lines.drop("row").rename({"born": "alloc", "freed": "free"}))
-    rows = rows[(context.born[rows] >= 0) & ~is_workspace[rows]]
+    rows = rows[context.is_traced[rows] & ~is_workspace[rows]]
     stack = context.stack[rows]
     forward = context.forward[stack]
     elsewhere = (stack > 0) & ~forward & ~context.phases.runs(FORWARD)[stack]

@@ -122,7 +122,8 @@ class Advice(Struct, frozen=True):
 class AdviceContext(ProgramStacks):
     """One device at its peak, or at another position: its columns, its stacks, the earlier findings.
 
-    recorded: its timeline. timeline: the same with the requests that failed, whose rows come last.
+    recorded: its timeline. timeline: the same with the requests that failed, whose rows come last. is_traced, is_freed:
+    Bool per allocation, whether the trace has its allocation and its free.
     """
 
     def __init__(self, snapshot: Snapshot, timeline: DeviceTimeline, findings: Sequence[Finding]) -> None:
@@ -139,8 +140,9 @@ class AdviceContext(ProgramStacks):
         self.size = table["size"].to_numpy()
         self.born = table["alloc_event"].to_numpy().astype(np.int64)
         freed = table["free_event"].to_numpy().astype(np.int64)
+        self.is_traced, self.is_freed = self.born >= 0, freed >= 0
         # The event of the free; one past the last event where an allocation is alive at the end.
-        self.freed = np.where(freed < 0, len(timeline.events), freed)
+        self.freed = np.where(self.is_freed, freed, len(timeline.events))
 
     def at(self, position: int) -> AdviceContext:
         """The same device at ``position``. What does not depend on the position is shared: half of all the work."""
@@ -219,6 +221,10 @@ class AdviceContext(ProgramStacks):
     def alive_at(self, position: int) -> np.ndarray:
         return (self.born <= position) & (self.freed > position)
 
+    def traced(self, *names: str) -> np.ndarray:
+        """Bool per allocation: of these categories, and allocated within the trace."""
+        return self.category(*names) & self.is_traced
+
     def bytes_at_peak(self, mask: np.ndarray) -> int:
         return int(self.size[mask & self.at_peak].sum())
 
@@ -269,7 +275,7 @@ class AdviceContext(ProgramStacks):
                 is_state = leak.evidence.get("category") in _KEPT
                 end = leak.event if is_state and leak.event is not None else len(self.timeline.events) - 1
                 found |= is_among(self.stack, [row["stack"] for row in leak.evidence.get("stacks", [])]) & (
-                    (self.born >= 0) & (self.freed > end)
+                    self.is_traced & (self.freed > end)
                 )
         return found
 

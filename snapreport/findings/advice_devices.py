@@ -99,7 +99,7 @@ def _of_loss(context: AdviceContext, gathered: np.ndarray, devices: int) -> tupl
         return gathered, 0.0
     large = gathered & (context.size >= 1 << 20)
     alike = context.category("activation", "temporary", "unknown") & np.isin(context.size, context.size[large])
-    alike &= ~gathered & (context.born >= 0)
+    alike &= ~gathered & context.is_traced
     gone = bytes_over_time(context.timeline, np.flatnonzero(gathered))
     gone += bytes_over_time(context.timeline, np.flatnonzero(alike)) * (devices - 1) // devices
     mask = np.asarray(gathered | alike)

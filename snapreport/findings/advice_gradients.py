@@ -102,7 +102,7 @@ def _freed_after_forward(context: AdviceContext) -> np.ndarray:
     next_forward, next_backward = (following(at, context.freed, last) for at in (forward, backward_begins(context)))
     unknown = (context.free_stack == 0) | (context.free_stack == context.stack)
     between = unknown & (next_backward < next_forward) & (context.freed > forward.min(initial=last))
-    return np.asarray((context.phases.runs(ZERO_GRAD)[context.free_stack] | between) & (context.freed < last))
+    return np.asarray((context.phases.runs(ZERO_GRAD)[context.free_stack] | between) & context.is_freed)
 
 
 def _freed_late(context: AdviceContext, late: np.ndarray, next_forward: np.ndarray) -> Advice | None:
@@ -126,7 +126,7 @@ def _never_freed(context: AdviceContext) -> Advice | None:
     stacks, passes = context.timeline.events["stack"].to_numpy(), backward_passes(context)
     if (context.phases.runs(OPTIMIZER_STEP) | context.phases.runs(ZERO_GRAD))[stacks].any():
         return None
-    old = context.category("gradient") & (context.born >= 0)
+    old = context.traced("gradient")
     old &= freed_in(context) - born_in(context) >= FEWEST_PASSES
     # More than one for each weight are no sums that backward passes add to, but gradients which something refers to.
     if not 0 < (size := context.much_at_peak(old)) <= context.bytes_at_peak(context.category("parameter", "unknown")):
@@ -162,7 +162,7 @@ def _until_backward(context: AdviceContext, old: np.ndarray, next_forward: np.nd
     ends = np.minimum(following(backward_begins(context), starts, last), context.freed[rows])
     size, born = context.size[rows], context.born[rows]
     without = peak_without_spans(timeline, starts, np.where(ends < last, ends, -1), size)[0]
-    freed = np.where(context.freed[rows] < last, context.freed[rows], -1)
+    freed = np.where(context.is_freed[rows], context.freed[rows], -1)
     for parts in range(16, 0, -1):
         if peak_without_spans(timeline, born, freed, np.floor(size * (parts / 16)).astype(np.int64))[0] >= without:
             return parts / 16

@@ -104,9 +104,9 @@ def _autocast_copies(context: AdviceContext) -> Advice | None:
     parameters = np.unique(context.size[(context.born < 0) | context.category("parameter")])
     halves = np.isin(2 * context.size, parameters)
     # What `model.half()` makes stays, too, but outside of a forward pass.
-    stays = (casts & context.forward)[context.stack] & (context.freed == len(context.timeline.events))
+    stays = (casts & context.forward)[context.stack] & ~context.is_freed
     at_exit = leaves[context.free_stack] | stays
-    mask = halves & at_exit & (context.born >= 0)
+    mask = halves & at_exit & context.is_traced
     if not (size := context.much_at_peak(mask)):
         return None
     # Without its cache, autocast holds the copies of one operator at a time.
@@ -161,7 +161,7 @@ def _outputs_after(context: AdviceContext, rows: np.ndarray) -> np.ndarray:
     """Int64 births of what modules give: neither statistics of a normalisation, which are small, nor what a line frees
     at once, or uses itself. What follows the pass counts: its last tensors are in use no longer.
     """
-    kept = (context.born >= 0) & (context.freed - context.born > AT_ONCE)
+    kept = context.is_traced & (context.freed - context.born > AT_ONCE)
     kept &= ~is_among(context.stack, np.unique(context.stack[rows]))
     kept[rows] = True
     return np.sort(context.born[kept & (MAX_OUTPUT_RATIO * context.size >= context.size[rows].max())])

@@ -98,12 +98,12 @@ def _foreach_optimizer(context: AdviceContext, mask: np.ndarray) -> str:
 @remembered
 def _foreach_temporaries(context: AdviceContext) -> np.ndarray:
     within = context.frames(r"torch/optim/\w+\.py _multi_tensor_\w+$")
-    mask: np.ndarray = within[context.stack] & (context.born >= 0) & (context.freed < len(context.timeline.events))
+    mask: np.ndarray = within[context.stack] & context.is_traced & context.is_freed
     if not mask.any():
         return mask
     # Allocations that outlive the step are state: SGD allocates its momentum buffers here, too.
     step = context.phases.runs(OPTIMIZER_STEP)
-    others = np.sort(context.born[~step[context.stack] & (context.born >= 0)])
+    others = np.sort(context.born[~step[context.stack] & context.is_traced])
     mask &= context.freed <= following(others, context.born, len(context.timeline.events))
     return mask
 

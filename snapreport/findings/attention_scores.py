@@ -359,10 +359,10 @@ def _of_backward(context: AdviceContext, scores: np.ndarray) -> np.ndarray:
     if not scores.any():
         return np.zeros(len(scores), bool)
     phase = context.phases.innermost[context.stack]
-    forward = (phase == FORWARD) & (context.born >= 0)
+    forward = (phase == FORWARD) & context.is_traced
     sizes = np.setdiff1d(context.size[scores], context.size[forward & ~scores])
     largest = int(context.size[scores].max())
     sizes = sizes[sizes * MIN_ROW_RATIO > largest]
     from_engine = (phase == BACKWARD) | (context.stack == 0)
-    gradients: np.ndarray = from_engine & (context.born >= 0) & np.isin(context.size, sizes)
+    gradients: np.ndarray = from_engine & context.is_traced & np.isin(context.size, sizes)
     return gradients

@@ -141,7 +141,7 @@ def _readers(context: AdviceContext, table: pl.DataFrame) -> np.ndarray:
         return counts
     one, two = rows[pair], rows[pair + 1]
     backward = backward_allocations(context)
-    made = np.flatnonzero((context.born >= 0) & (context.size >= MIN_BYTES))
+    made = np.flatnonzero(context.is_traced & (context.size >= MIN_BYTES))
     made = made[np.argsort(context.born[made], kind="stable")]
     parameter = np.isin(context.size[made], np.unique(context.size[context.category("parameter")]))
     made = made[backward[context.born[made]] & ~parameter & ~context.category("workspace")[made]]
@@ -208,7 +208,7 @@ def _with_backward(context: AdviceContext, rows: np.ndarray, factor: np.ndarray,
     factors = np.ones(len(context.size))
     factors[rows] = factor
     sizes = pl.DataFrame({"size": context.size[rows], "type": made_in}).group_by("size").agg(pl.col("type").mean())
-    mine = np.flatnonzero((context.born >= 0) & ~context.category("parameter", "optimizer state", "input"))
+    mine = np.flatnonzero(context.is_traced & ~context.category("parameter", "optimizer state", "input"))
     mine = mine[backward_allocations(context)[context.born[mine]]]
     mine = mine[~np.isin(context.size[mine], np.unique(context.size[context.category("parameter")]))]
     found = pl.DataFrame({"size": context.size[mine]}).join(sizes, on="size", how="left", maintain_order="left")

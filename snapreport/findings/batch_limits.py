@@ -88,7 +88,7 @@ def _accumulates(context: AdviceContext) -> bool:
     begun = backward_passes(context)
     stacks = context.timeline.events["stack"].to_numpy()
     steps = begun[np.flatnonzero((context.phases.innermost == OPTIMIZER_STEP)[stacks])]
-    mine = context.category("gradient") & (context.born >= 0)
+    mine = context.traced("gradient")
     made = np.bincount(born_in(context)[mine], context.size[mine])
     passes = np.unique(steps), np.flatnonzero(made > _SOME_GRADIENTS * made.max(initial=0))
     return any(len(each) > 1 and float(np.median(np.diff(each))) >= 2 for each in passes)
@@ -114,7 +114,7 @@ def _is_optimized(context: AdviceContext) -> bool:
     if context.is_cut_off or not context.trains:  # before the gradients of parameters
         return False
     forward = forward_births(context)
-    early = (context.born >= 0) & (context.born < (forward[0] if len(forward) else 0)) & ~context.category("parameter")
+    early = context.is_traced & (context.born < (forward[0] if len(forward) else 0)) & ~context.category("parameter")
     trained = context.category("gradient") & ~untrained(context)
     gradients, parameters = np.unique(context.size[trained]), np.unique(context.size[context.category("parameter")])
     is_input = np.isin(gradients, context.size[early]).all() and not np.isin(gradients, parameters).any()

@@ -18,7 +18,7 @@ def cast_on_device(context: AdviceContext) -> Advice | None:
     bytes is made.
     """
     applied = context.frames(_APPLY)
-    made = np.flatnonzero(applied[context.stack] & (context.born >= 0))
+    made = np.flatnonzero(applied[context.stack] & context.is_traced)
     halves = pl.DataFrame({"at": context.born[made] + 1, "size": 2 * context.size[made]})
     freed = np.flatnonzero(context.category("parameter") & context.at_peak)
     requested = context.timeline.allocations["free_requested_event"].to_numpy()[freed]

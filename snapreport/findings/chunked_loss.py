@@ -56,7 +56,7 @@ def _loss_sized(context: AdviceContext) -> np.ndarray:
     loss = (context.frames(r"(?i)cross_?entropy|log_?softmax|nll_?loss") & ~context.frames(_SIGMOID))[context.stack]
     largest = int(context.size[loss].max(initial=0))
     unknown = unknown_of_a_step(context) if context.trains else context.category("unknown")
-    of_step = (context.category("activation", "temporary") | unknown) & (context.born >= 0)
+    of_step = (context.category("activation", "temporary") | unknown) & context.is_traced
     alike = of_step & (context.size == largest)
     found: np.ndarray = loss | alike
     if largest < MIN_BYTES // 2:
@@ -64,7 +64,7 @@ def _loss_sized(context: AdviceContext) -> np.ndarray:
     found |= of_step & _other_logits(context, found, largest)
     scratch = (
         context.without_python[context.stack]
-        & (context.born >= 0)
+        & context.is_traced
         & (context.size > largest)
         & (context.size % largest == 0)
     )

@@ -102,7 +102,7 @@ def _joined_leaks(context: AdviceContext) -> np.ndarray:
 
 def _joined(context: AdviceContext, results: np.ndarray) -> np.ndarray:
     """Int64 rows of what is computed from all of a line's ``results`` (Bool per allocation), in no forward pass."""
-    others = (context.born >= 0) & context.has_python & ~context.forward[context.stack] & ~results
+    others = context.is_traced & context.has_python & ~context.forward[context.stack] & ~results
     return joined_results(context.timeline, results, others)
 
 
@@ -132,7 +132,7 @@ def extended_results(context: AdviceContext) -> np.ndarray:
     module and with no backward pass between: of a line most of whose tensors are larger than the last one, which goes
     right after. A backward pass frees none: else they are of its graph.
     """
-    mine = context.category("activation", "temporary", "unknown") & (context.born >= 0) & context.has_python
+    mine = context.traced("activation", "temporary", "unknown") & context.has_python
     mine &= (context.phases.innermost == NONE)[context.stack] & (context.size >= LARGE)
     rows = np.flatnonzero(mine)
     if context.timeline.activity.kind != TRAINING or not len(rows):
@@ -161,9 +161,9 @@ def extended_results(context: AdviceContext) -> np.ndarray:
 
 def _freed_by_program(context: AdviceContext, rows: np.ndarray) -> np.ndarray:
     """Bool per row: freed by no backward pass, as far as the stack of the free tells, or alive at the end."""
-    freed_in, last = context.free_stack[rows], len(context.timeline.events)
+    freed_in = context.free_stack[rows]
     by_program = (freed_in > 0) & ~context.phases.runs(BACKWARD)[freed_in]
-    return np.asarray((context.freed[rows] == last) | by_program)
+    return np.asarray(~context.is_freed[rows] | by_program)
 
 
 def _collected(context: AdviceContext) -> np.ndarray:
@@ -204,7 +204,7 @@ def _over_steps(context: AdviceContext) -> np.ndarray:
     """Int64 rows of results that a program keeps over several training steps, and frees together: a metric's, until the
     epoch has ended. Those that are alive at the end are of a line that has freed others so.
     """
-    mine = context.category("activation", "temporary", "unknown", "input") & (context.born >= 0) & context.has_python
+    mine = context.traced("activation", "temporary", "unknown", "input") & context.has_python
     mine &= ~context.forward[context.stack] & (context.size >= LARGE)
     mine &= ~(dropped_graphs(context) | unused_graphs(context) | retained_graphs(context))
     mine &= ~read_by_retained_graphs(context)
@@ -214,7 +214,7 @@ def _over_steps(context: AdviceContext) -> np.ndarray:
     if context.timeline.activity.kind != TRAINING or not len(rows):
         return np.zeros(0, np.int64)
     last = len(context.timeline.events)
-    end = np.where(context.freed[rows] < last, births_until(context)[np.minimum(context.freed[rows], last - 1)], -1)
+    end = np.where(context.is_freed[rows], births_until(context)[np.minimum(context.freed[rows], last - 1)], -1)
     table = context.table(rows, end=end, step=born_in(context)[rows])
     lines = table.group_by("stack", "size", "end").agg(n=pl.len(), steps=pl.col("step").n_unique())
     lines = lines.filter(pl.col("steps") >= _MIN_OUTPUTS)

@@ -18,7 +18,7 @@ def collected_weights(context: AdviceContext) -> Advice | None:
     """Parameters that a line makes again and again, with backward passes between, all alive at the peak, and what each
     copy's training leaves beside them.
     """
-    mine = context.category("parameter") & (context.born >= 0) & context.has_python
+    mine = context.traced("parameter") & context.has_python
     rows = np.flatnonzero(mine)
     line = context.calls[context.stack[rows]]
     table = context.table(rows, line=line, copy=born_in(context)[rows], alive=context.at_peak[rows])

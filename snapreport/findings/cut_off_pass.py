@@ -57,7 +57,7 @@ class _Pass:
         self.number = np.cumsum(forward & ~np.append(False, forward[:-1]))
         self.begins = self.births[np.searchsorted(self.number, np.arange(int(self.number[-1]) + 1))]
         self.ends = np.zeros(len(events), np.int64)
-        self.ends[context.born[context.born >= 0]] = context.freed[context.born >= 0]
+        self.ends[context.born[context.is_traced]] = context.freed[context.is_traced]
         self.place = int(np.searchsorted(self.births, event))
         self.mine = np.arange(len(self.births)) <= self.place
         self.mine &= self.number == self.number[self.place]
@@ -138,7 +138,7 @@ class _Pass:
         """Bytes alive after ``event`` that forward passes before that of this number made."""
         context = self.context
         made = (context.phases.innermost == FORWARD)[context.stack] & (context.born < self.begins[number])
-        return int(context.size[made & (context.born >= 0) & context.alive_at(event)].sum())
+        return int(context.size[made & context.is_traced & context.alive_at(event)].sum())
 
     def _same_before(self) -> int:
         """The event of the same request in the last pass before that made it, -1 where none did."""
@@ -176,7 +176,7 @@ def repeats_of_parameters(context: AdviceContext) -> int:
     """How many times the sizes of a model's parameters repeat one after another; 0 where they do not, where others
     repeat another number of times, or where so few repeat that a layer may have them several times.
     """
-    rows = np.flatnonzero(context.category("parameter") & (context.born >= 0))
+    rows = np.flatnonzero(context.traced("parameter"))
     size = context.size[rows[np.argsort(context.born[rows], kind="stable")]]
     if len(size) > MOST_PARAMETERS:
         return 0

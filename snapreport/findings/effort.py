@@ -174,7 +174,7 @@ def _calling(context: AdviceContext, stacks: np.ndarray, size: np.ndarray, *, is
 def _calls_all(context: AdviceContext, frame: int) -> bool:
     """Whether a frame is the line of a module that starts nearly all of the program: it tells no place to change."""
     recording = context.recording
-    traced = context.stack[(context.born >= 0) & context.has_python]
+    traced = context.stack[context.is_traced & context.has_python]
     return bool(recording.frames["name"][frame] == "<module>") and calls_most(recording, frame, traced)
 
 

@@ -42,13 +42,13 @@ def evaluated(context: AdviceContext) -> np.ndarray:
     run, unused = born_in(context), dropped_graphs(context) | unused_graphs(context)
     frees = context.free_stack
     elsewhere = (frees != context.stack) & (frees > 0) & ~context.phases.runs(BACKWARD)[frees]
-    saved = context.category("activation") & context.forward[context.stack] & (context.born >= 0) & ~unused
+    saved = context.category("activation") & context.forward[context.stack] & context.is_traced & ~unused
     saved &= ~elsewhere | retained_graphs(context)
     saved &= freed_in(context) > run
     begins = np.full(int(run.max(initial=0)) + 1, last, np.int64)
     np.minimum.at(begins, run[saved], pass_begins(context)[saved])
     before = begins[run]
-    passing = (context.born >= 0) & context.has_python & (context.born < before) & (freed <= before) & (freed < last)
+    passing = context.is_traced & context.has_python & (context.born < before) & (freed <= before) & context.is_freed
     return np.asarray(passing & ~unused & ~context.frames(CHECKPOINT)[context.stack])
 
 

@@ -29,7 +29,7 @@ def exception_holds(context: AdviceContext) -> Advice | None:
     # A request that fails within a pass that goes on: its activations are used, and freed, by the backward pass.
     used = (context.free_stack == 0) | context.phases.runs(BACKWARD)[context.free_stack]
     last = len(context.timeline.events)
-    grown = context.category("activation", "temporary") & (context.born >= 0) & (~used | (context.freed == last))
+    grown = context.traced("activation", "temporary") & (~used | ~context.is_freed)
     # The frames of the attempt free all of it at once, with no allocation between.
     group = np.append(births_until(context), -1)[context.freed]
     size, largest, failures = 0, np.zeros(len(context.size), bool), context.timeline.oom_events
@@ -72,7 +72,7 @@ def _given_up(context: AdviceContext, grown: np.ndarray, group: np.ndarray) -> l
     """Events at which an attempt ended: the same lines then allocate half as much, with no backward pass between, while
     all of it is alive. grown: Bool, group: Int64 per allocation, of those that are freed together.
     """
-    in_pass = context.phases.runs(FORWARD)[context.free_stack] & (context.freed < len(context.timeline.events))
+    in_pass = context.phases.runs(FORWARD)[context.free_stack] & context.is_freed
     rows = np.flatnonzero(grown & context.forward[context.stack] & ~in_pass)
     passes = backward_passes(context)
     table = context.table(rows, group=group[rows], passes=born_in(context)[rows])
@@ -80,7 +80,7 @@ def _given_up(context: AdviceContext, grown: np.ndarray, group: np.ndarray) -> l
         n=pl.len(), bytes=pl.col("size").sum(), end=pl.col("born").max(), freed=pl.col("freed").min()
     )
     attempts = attempts.filter((pl.col("n") >= _MIN_TENSORS) & (pl.col("bytes") >= MIN_BYTES))
-    row = np.flatnonzero(context.born >= 0)
+    row = np.flatnonzero(context.is_traced)
     row = row[np.argsort(context.born[row], kind="stable")]
     born = context.born[row]
     halves = pl.DataFrame(

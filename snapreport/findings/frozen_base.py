@@ -65,7 +65,7 @@ def _are_tables(context: AdviceContext, parameters: np.ndarray, mask: np.ndarray
     """Whether ``mask`` are buffers of one size in each layer of a model that is trained, such as cosines of positions.
     Both: Bool per allocation.
     """
-    rows = np.flatnonzero(parameters & context.at_peak & (context.born >= 0))
+    rows = np.flatnonzero(parameters & context.at_peak & context.is_traced)
     rows = rows[np.argsort(context.born[rows])]
     is_frozen, size = mask[rows], context.size[rows]
     runs = np.count_nonzero(is_frozen[1:] & ~is_frozen[:-1])
@@ -147,7 +147,7 @@ def _copies(context: AdviceContext, mask: np.ndarray) -> tuple[np.ndarray, int]:
     lengths = table["shape"].str.split("x").list.sort().list.join("x")
     weights = pl.DataFrame({"lengths": lengths, "size": context.size // 2}).filter(pl.Series(mask & at_peak))
     weights = weights.group_by("lengths", "size").agg(weights=pl.len())
-    made = context.category("activation", "temporary") & (element_bytes(context) == 2) & (context.born >= 0)
+    made = context.category("activation", "temporary") & (element_bytes(context) == 2) & context.is_traced
     rows = pl.DataFrame({
         "row": np.flatnonzero(made), "lengths": lengths.filter(pl.Series(made)), "size": context.size[made],
         "at_peak": at_peak[made],

@@ -48,7 +48,7 @@ def full_logits(context: AdviceContext) -> Advice | None:
     candidates = (linear | by_program) & (size >= _MIN_BYTES) & (live[stack] <= _MAX_PASSES)
     candidates &= _few_follow(size, linear, function)
     # Of 4 × 320 positions, 16-bit logits are as large as the weight of a last layer of width 1,280.
-    is_made = (context.born >= 0) & ~context.category("parameter", "optimizer state")
+    is_made = context.is_traced & ~context.category("parameter", "optimizer state")
     known: dict[tuple[int, int], int] = {}  # a line computes the same in each step
     for at in np.flatnonzero(candidates).tolist():
         whole, after = int(size[at]), slice(at + 1, at + 1 + _NEIGHBOURS)

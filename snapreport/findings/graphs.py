@@ -49,8 +49,8 @@ def dropped_graphs(context: AdviceContext) -> np.ndarray:
     events = context.timeline.events
     births = births_until(context)
     last = len(events)
-    inside = is_among(phase, (FORWARD, BACKWARD))[context.free_stack] & (context.freed < last)
-    mine = (phase == FORWARD)[context.stack] & (context.born >= 0) & ~inside
+    inside = is_among(phase, (FORWARD, BACKWARD))[context.free_stack] & context.is_freed
+    mine = (phase == FORWARD)[context.stack] & context.is_traced & ~inside
     if kind == TRAINING:
         # A forward pass that ran out of memory has no backward pass.
         ends = backward_allocations(context).copy()
@@ -106,7 +106,7 @@ def waiting_graphs(context: AdviceContext) -> WaitingGraphs:
     """
     nothing = WaitingGraphs(context.marked(), 1)
     mine = context.category("activation") & context.at_peak & (context.phases.innermost == FORWARD)[context.stack]
-    rows = np.flatnonzero(mine & (context.born >= 0) & ~dropped_graphs(context))
+    rows = np.flatnonzero(mine & context.is_traced & ~dropped_graphs(context))
     if context.timeline.activity.kind != TRAINING or len(rows) < FEWEST_FREED:
         return nothing
     events = context.timeline.events
@@ -123,7 +123,7 @@ def waiting_graphs(context: AdviceContext) -> WaitingGraphs:
             return nothing
     else:
         last = freed_in(context)[rows].min()
-        rows = rows[(freed_in(context)[rows] == last) & (context.freed[rows] < len(events))]
+        rows = rows[(freed_in(context)[rows] == last) & context.is_freed[rows]]
         if not _freed_by_backward(context, rows):
             return nothing
         # It begins with one loss: a stage of a pipeline holds several micro-batches, and gets their gradients.
@@ -147,7 +147,7 @@ def waiting_graphs(context: AdviceContext) -> WaitingGraphs:
     if not ooms and shared >= _SHARED * int(lines["size"].sum()):
         return nothing
     # The same lines in every step: one step alone would leave the peak of the next.
-    mask = context.category("activation") & is_among(context.stack, repeated) & (context.born >= 0)
+    mask = context.category("activation") & is_among(context.stack, repeated) & context.is_traced
     return WaitingGraphs(mask | _read_by(context, rows, passes), passes, bool(ooms))
 
 
@@ -166,7 +166,7 @@ def has_losses(context: AdviceContext, graphs: np.ndarray, passes: int) -> bool:
     """Whether each of ``passes`` but the last is followed by a number, its loss, before the last of ``graphs`` is made
     (Bool per allocation). Passes that read each other's output, as those of a solver, or share one loss have none.
     """
-    born = context.born[graphs & (context.born >= 0)]
+    born = context.born[graphs & context.is_traced]
     between = (context.born > born.min()) & (context.born < born.max()) & context.has_python
     # Outside of modules one for each sample is a loss, too.
     outside = ~context.phases.runs(FORWARD)[context.stack]
@@ -178,7 +178,7 @@ def _read_by(context: AdviceContext, graphs: np.ndarray, passes: int) -> np.ndar
     """Bool per allocation: batches that the first layers of ``graphs`` (Int64 rows, of one peak) save: of lines that
     made one for each of the ``passes``, alive until the same backward pass frees them.
     """
-    made = context.category("activation", "input", "unknown") & context.has_python & (context.born >= 0)
+    made = context.traced("activation", "input", "unknown") & context.has_python
     made &= ~context.phases.runs(FORWARD)[context.stack]
     ended = context.freed[graphs]
     mine = context.at_peak & (context.freed >= ended.min()) & (context.freed <= ended.max())
@@ -215,8 +215,8 @@ def added_to_gradients(context: AdviceContext) -> np.ndarray:
     embedding, 488 MiB for each of its calls: of a size that weights have, and that no forward pass allocates.
     """
     weights = np.unique(context.size[context.category("parameter")])
-    forward = np.unique(context.size[context.forward[context.stack] & (context.born >= 0)])
-    of_engine = context.category("temporary") & (context.born >= 0) & context.without_python[context.stack]
+    forward = np.unique(context.size[context.forward[context.stack] & context.is_traced])
+    of_engine = context.traced("temporary") & context.without_python[context.stack]
     return np.asarray(of_engine & np.isin(context.size, weights) & ~np.isin(context.size, forward))
 
 
@@ -255,13 +255,13 @@ def freed_in(context: AdviceContext) -> np.ndarray:
 @remembered
 def forward_births(context: AdviceContext) -> np.ndarray:
     """Int64 events at which forward passes allocate, ascending."""
-    return np.sort(context.born[context.forward[context.stack] & (context.born >= 0)])
+    return np.sort(context.born[context.forward[context.stack] & context.is_traced])
 
 
 @remembered
 def saved_for_backward(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: a backward pass begins while it is alive, and it is freed then or later."""
-    return np.asarray((context.freed < len(context.timeline.events)) & (freed_in(context) > born_in(context)))
+    return np.asarray(context.is_freed & (freed_in(context) > born_in(context)))
 
 
 @remembered
@@ -269,9 +269,9 @@ def unknown_of_a_step(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: of unknown category, made by the program and freed with the next backward pass at the
     latest, as what a loss or a function outside of any module computes.
     """
-    made = context.category("unknown") & (context.born >= 0) & context.has_python
+    made = context.traced("unknown") & context.has_python
     events = context.timeline.events["stack"].to_numpy()
-    found = made & (context.freed < len(events)) & (freed_in(context) <= born_in(context) + 1)
+    found = made & context.is_freed & (freed_in(context) <= born_in(context) + 1)
     if context.is_cut_off:
         # Nothing frees what the last step made: the program died in it.
         steps = np.flatnonzero(context.phases.runs(OPTIMIZER_STEP)[events])
@@ -279,8 +279,8 @@ def unknown_of_a_step(context: AdviceContext) -> np.ndarray:
             after = int(following(forward_births(context), steps[-1], len(events)))
         else:
             # The first step: what is made before anything is freed may be weights.
-            after = int(context.freed[(context.born >= 0) & (context.free_stack > 0)].min(initial=len(events)))
-        found |= made & (context.freed == len(events)) & (context.born >= after)
+            after = int(context.freed[context.is_traced & (context.free_stack > 0)].min(initial=len(events)))
+        found |= made & ~context.is_freed & (context.born >= after)
     return np.asarray(found)
 
 

@@ -37,7 +37,7 @@ class MixedPrecisionEvidence(AdviceEvidence, kw_only=True):
 
 
 def mixed_precision(context: AdviceContext) -> Advice | None:
-    mask = context.category("activation", "temporary") & (context.born >= 0)
+    mask = context.traced("activation", "temporary")
     mask &= ~(context.phases.innermost == OPTIMIZER_STEP)[context.stack]
     what = "Activations and temporaries hold"
     # Before a backward pass has freed it, the use of what functions without modules compute is unknown.

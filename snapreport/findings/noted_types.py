@@ -36,7 +36,7 @@ def bytes_of_products(context: AdviceContext) -> tuple[int, int]:
     Compiled code names no products: of all that it saves, then.
     """
     is_float = _types(context).str.contains(_FLOAT).fill_null(False).to_numpy()
-    is_float &= context.category("activation", "temporary") & (context.born >= 0)
+    is_float &= context.traced("activation", "temporary")
     is_float &= ~is_among(context.phases.innermost, (BACKWARD, OPTIMIZER_STEP))[context.stack]
     if not is_float.any():
         return 0, 0

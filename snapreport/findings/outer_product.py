@@ -122,7 +122,7 @@ def differences(context: AdviceContext) -> tuple[np.ndarray, int]:
             if known[key]:
                 output = max(output, sums)
                 of_lines = is_among(context.calls, calls[first : at + 2].tolist())[context.stack]
-                mask |= of_lines & context.as_large(size[first]) & (context.born >= 0)
+                mask |= of_lines & context.as_large(size[first]) & context.is_traced
     return mask, output
 
 
@@ -132,7 +132,7 @@ def distance_matrix(context: AdviceContext) -> Advice | None:
     if not output:
         return None
     # Their gradients are as large, and sums over one axis of those take scratch memory while they are alive.
-    engine = context.without_python[context.stack] & (context.born >= 0)
+    engine = context.without_python[context.stack] & context.is_traced
     whole = engine & np.isin(context.size, np.unique(context.size[mask]))
     beside = bytes_over_time(context.timeline, np.flatnonzero(whole))[context.born + 1] > 0
     mask = mask | (engine & beside & (context.size > output))
@@ -205,7 +205,7 @@ def distance_chunks(context: AdviceContext) -> Advice | None:
             known[key] = _is_sum_of_norms(context, int(rows[at]), int(size[at]))
         if known[key]:
             of_line = context.calls[context.stack] == every.calls[at]
-            mask |= of_line & context.as_large(size[at]) & (context.born >= 0)
+            mask |= of_line & context.as_large(size[at]) & context.is_traced
     if not (bytes_ := context.much_at_peak(mask)):
         return None
     return Advice(
@@ -282,7 +282,7 @@ def triplet_chunks(context: AdviceContext) -> Advice | None:
 def _is_sum_of_norms(context: AdviceContext, row: int, whole: int) -> bool:
     """Whether tensors of n, m, n·d and m·d numbers are alive, where ``whole`` bytes are n·m numbers."""
     born = context.born[row]
-    alive = np.unique(context.size[(context.born >= 0) & (context.born < born) & (context.freed > born)])
+    alive = np.unique(context.size[context.is_traced & (context.born < born) & (context.freed > born)])
     for bytes_of in _ELEMENT_SIZES:
         norms = alive[(alive >= _FEWEST_VECTORS * bytes_of) & (alive % bytes_of == 0)]
         for n in norms[whole * bytes_of % norms == 0].tolist():

@@ -67,7 +67,7 @@ def prefetched_batches(context: AdviceContext) -> Advice | None:
 @remembered
 def _queued(context: AdviceContext) -> np.ndarray:
     """Int64 rows: of a line and size, several made before the first is freed, and one freed in nearly each step."""
-    mine = context.category("input", "unknown") & (context.born >= 0) & context.has_python
+    mine = context.traced("input", "unknown") & context.has_python
     mine &= ~context.forward[context.stack] & (context.size >= _LARGE)
     rows = np.flatnonzero(mine)
     if not len(rows) or not context.trains or backward_passes(context)[-1] < _MIN_QUEUE:

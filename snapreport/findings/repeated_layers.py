@@ -41,7 +41,7 @@ class Layers(Struct, frozen=True):
 def repeated_layers(context: AdviceContext, activation: np.ndarray, passes: int) -> Layers | None:
     """activation: Bool per allocation, those that a backward pass needs. passes: forward passes alive at the peak."""
     activation = activation & _saved(context)
-    live = np.flatnonzero(activation & context.at_peak & (context.born >= 0))
+    live = np.flatnonzero(activation & context.at_peak & context.is_traced)
     if not len(live):
         return None
     # What an earlier step left, as the number of its loss, is of no layer of this one.
@@ -110,7 +110,7 @@ def _family(context: AdviceContext, activation: np.ndarray, lines: pl.DataFrame,
     """The layers of some lines (``stack``, ``n`` at the peak, ``bytes``), so many at the peak."""
     anchors = lines.filter(_tensors_of_each(pl.lit(count)) == 1).sort("first")
     stack = _lines(context)
-    rows = np.flatnonzero(activation & is_among(stack, lines["stack"].to_numpy()) & (context.born >= 0))
+    rows = np.flatnonzero(activation & is_among(stack, lines["stack"].to_numpy()) & context.is_traced)
     rows = rows[np.argsort(context.born[rows], kind="stable")]
     born = context.born[rows]
     # A line that runs once in each layer counts them. A layer begins where the family's first line runs before it.
@@ -158,7 +158,7 @@ def _concatenates(context: AdviceContext, lines: pl.DataFrame) -> np.ndarray:
     with torchvision's ``memory_efficient``.
     """
     stack = _lines(context)
-    rows = np.flatnonzero(context.at_peak & (context.born >= 0) & is_among(stack, lines["stack"].to_numpy()))
+    rows = np.flatnonzero(context.at_peak & context.is_traced & is_among(stack, lines["stack"].to_numpy()))
     table = context.table(rows, stack=stack[rows])
     step = pl.col("size").sort_by("born").diff().drop_nulls()
     found = table.group_by("stack").agg(n=pl.len(), least=step.min(), most=step.max())

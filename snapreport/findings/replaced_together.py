@@ -57,7 +57,7 @@ def replaced_together(context: AdviceContext) -> Advice | None:
 
 def _replaced(context: AdviceContext) -> tuple[np.ndarray, np.ndarray]:
     """Int64 rows of tensors that were replaced, and of those that replaced them, in the same order."""
-    rows = np.flatnonzero((context.born >= 0) & (context.size >= _MIN_BYTES) & context.has_python)
+    rows = np.flatnonzero(context.is_traced & (context.size >= _MIN_BYTES) & context.has_python)
     rows = rows[np.argsort(context.born[rows], kind="stable")]
     # What is freed with no large birth in between has the number of large births until then.
     number = np.searchsorted(context.born[rows], context.freed[rows])

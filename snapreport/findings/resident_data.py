@@ -21,7 +21,7 @@ def resident_data(context: AdviceContext) -> np.ndarray:
     if not len(forward):
         return context.marked()
     inputs = context.category("input") & ~context.forward[context.stack]
-    early = inputs & (context.born >= 0) & (context.born < forward[0]) & (context.freed > forward[-1])
+    early = inputs & context.is_traced & (context.born < forward[0]) & (context.freed > forward[-1])
     batches = inputs & (context.born > forward[0]) & context.has_python
     if int(batches.sum()) < _MIN_BATCHES or not early.any():
         return context.marked()

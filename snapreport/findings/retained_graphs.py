@@ -49,10 +49,10 @@ def retained_graphs(context: AdviceContext) -> np.ndarray:
     if context.timeline.activity.kind != TRAINING:
         return found
     phase = context.phases.innermost
-    forward = context.category("activation") & context.forward[context.stack] & (context.born >= 0)
+    forward = context.category("activation") & context.forward[context.stack] & context.is_traced
     # Of frees without a stack trace nothing is known: the autograd engine's threads have none either.
     outside = (context.free_stack > 0) & ~is_among(phase, (FORWARD, BACKWARD))[context.free_stack]
-    freed = forward & (context.freed < len(context.timeline.events))
+    freed = forward & context.is_freed
     rows = np.flatnonzero(freed & outside & (backward_ends(context) < context.freed))
     # Frees with no allocation between them free one graph.
     births = births_until(context)
@@ -64,7 +64,7 @@ def retained_graphs(context: AdviceContext) -> np.ndarray:
     mostly = np.bincount(table["stack"].to_numpy(), minlength=len(phase)) >= np.maximum(_MIN_TENSOR_SHARE * every, 2)
     found[table.filter(pl.Series(mostly[table["stack"].to_numpy()]))["row"].to_numpy()] = True
     # What is alive at the end comes from the same lines.
-    found |= forward & mostly[context.stack] & (context.freed == len(context.timeline.events))
+    found |= forward & mostly[context.stack] & ~context.is_freed
     return np.asarray(found & ~unused_graphs(context))
 
 
@@ -88,7 +88,7 @@ def _stored_outputs(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: the last to be freed of a graph, which goes before the output that holds it. A program that
     stores outputs without their graphs keeps it.
     """
-    rows = np.flatnonzero(retained_graphs(context) & (context.freed < len(context.timeline.events)))
+    rows = np.flatnonzero(retained_graphs(context) & context.is_freed)
     births = births_until(context)
     rows = rows[np.argsort(-context.freed[rows], kind="stable")]
     _, last = np.unique(births[context.freed[rows]], return_index=True)
@@ -101,15 +101,14 @@ def read_by_retained_graphs(context: AdviceContext) -> np.ndarray:
     inputs that its first layer saves; and what the same lines made that is alive at the end.
     """
     graphs = retained_graphs(context) & ~_stored_outputs(context)
-    last = len(context.timeline.events)
     births = births_until(context)
-    mine = context.category("input", "unknown") & (context.born >= 0) & context.has_python
+    mine = context.traced("input", "unknown") & context.has_python
     mine &= backward_ends(context) < context.freed
-    together = np.unique(births[context.freed[graphs & (context.freed < last)]])
-    freed = np.flatnonzero(mine & (context.freed < last))
+    together = np.unique(births[context.freed[graphs & context.is_freed]])
+    freed = np.flatnonzero(mine & context.is_freed)
     held = freed[np.isin(births[context.freed[freed]], together)]
     of_lines = np.isin(context.stack, np.unique(context.stack[held]))
-    return np.asarray(context.marked(held) | (mine & (context.freed == last) & of_lines))
+    return np.asarray(context.marked(held) | (mine & ~context.is_freed & of_lines))
 
 
 def _not_needed_from(context: AdviceContext, rows: np.ndarray) -> np.ndarray:
@@ -119,7 +118,7 @@ def _not_needed_from(context: AdviceContext, rows: np.ndarray) -> np.ndarray:
     run, last, ends = born_in(context), len(context.timeline.events), backward_ends(context)
     of_rows, count = run[rows], int(backward_passes(context)[-1]) + 2
     # Bytes that each backward pass frees, and those of the graphs that it leaves.
-    used = context.category("activation") & (context.born >= 0) & ~context.marked(rows) & (context.freed < last)
+    used = context.traced("activation") & ~context.marked(rows) & context.is_freed
     used &= freed_in(context) == run + 1
     of_loss = np.bincount(run[used], context.size[used], count)
     of_kept = np.bincount(of_rows, context.size[rows], count)

@@ -31,7 +31,5 @@ def router_masks(context: AdviceContext) -> np.ndarray:
     inside = np.isin(function[context.stack], function[lines[count >= _FEWEST_LAYERS]]) & context.has_python
     one_hot = int(every.size[cast].max()) // 2
     found = inside & (context.size % one_hot == 0)
-    gradients = (
-        context.without_python[context.stack] & context.category("temporary", "activation") & (context.born >= 0)
-    )
+    gradients = context.without_python[context.stack] & context.traced("temporary", "activation")
     return np.asarray(found | (gradients & np.isin(context.size, context.size[found])))

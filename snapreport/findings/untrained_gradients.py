@@ -33,14 +33,14 @@ def untrained(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: a weight's gradient that ``zero_grad`` never frees, although it frees those of later
     backward passes that add to this one: the weight is not among the optimizer's.
     """
-    gradients, last = context.category("gradient") & (context.born >= 0), len(context.timeline.events)
-    zeroed = gradients & (context.freed < last) & context.phases.runs(ZERO_GRAD)[context.free_stack]
+    gradients = context.traced("gradient")
+    zeroed = gradients & context.is_freed & context.phases.runs(ZERO_GRAD)[context.free_stack]
     of = born_in(context)
     # To add to a gradient, a pass computes it once more. Of two networks in turns, the other's passes do not.
     kind = np.unique(np.stack([context.stack, context.size]), axis=1, return_inverse=True)[1].reshape(-1)
     width = int(of.max(initial=0)) + 1
     code = kind * width + of
-    again = np.unique(code[(context.born >= 0) & np.isin(of, of[zeroed])])
+    again = np.unique(code[context.is_traced & np.isin(of, of[zeroed])])
     nth = np.searchsorted(again, code, "right") + FEWEST_ZEROED - 1
     added = np.append(again, -1)[np.minimum(nth, len(again))] // width == kind
     stays = context.freed > context.freed[zeroed].max(initial=0)  # all are freed where a program ends
@@ -113,12 +113,12 @@ def _of_untrained(context: AdviceContext, gradients: np.ndarray) -> np.ndarray:
     nothing needs a graph of the layers before. What it adds to a gradient, as from a penalty on an image and then from
     a network that reads it, is as large.
     """
-    saved = context.category("activation") & (context.born >= 0)
+    saved = context.traced("activation")
     run, first = born_in(context), int(context.born[gradients].min())
     this = backward_passes(context)[first]
-    others = context.category("gradient") & ~gradients & (context.born >= 0) & (run == this)
+    others = context.category("gradient") & ~gradients & context.is_traced & (run == this)
     added = context.without_python[context.stack] & np.isin(context.size, context.size[others])
-    last = int(context.born[others | (added & (context.born >= 0) & (run == this))].max(initial=-1))
+    last = int(context.born[others | (added & context.is_traced & (run == this))].max(initial=-1))
     if not 0 <= last < first:
         return np.zeros(len(saved), bool)
     used = saved & (freed_in(context) == this) & (run < this)
@@ -132,7 +132,7 @@ def reaches_inputs(context: AdviceContext) -> bool:
     """
     freed = context.free_stack
     by_program = (freed == 0) | (freed == context.stack) | context.by_program[freed]
-    mine = context.category("gradient") & (context.born >= 0) & (context.freed < len(context.timeline.events))
+    mine = context.traced("gradient") & context.is_freed
     mine &= by_program & ~np.isin(context.size, context.size[context.category("parameter")])
     return bool(2 * len(np.unique(born_in(context)[mine])) > backward_passes(context)[-1])
 
@@ -163,7 +163,7 @@ def _read_by_products(context: AdviceContext, gradients: np.ndarray) -> np.ndarr
     marks = np.sort(np.append(context.born[context.category("gradient")], context.freed[saved]))
     lasts = np.searchsorted(marks, context.born, "right") < np.searchsorted(marks, context.freed)
     lasts |= context.category("gradient")
-    of_engine = np.flatnonzero(lasts & (context.born >= 0) & context.without_python[context.stack])
+    of_engine = np.flatnonzero(lasts & context.is_traced & context.without_python[context.stack])
     if len(of_engine) < 2 or context.occurs(context.frames(_CONVOLUTION)):
         return context.marked()
     of_engine = of_engine[np.argsort(context.born[of_engine], kind="stable")]

@@ -31,20 +31,20 @@ def unused_graphs(context: AdviceContext) -> np.ndarray:
     if context.timeline.activity.kind != TRAINING:
         return context.marked()
     phase, last = context.phases.innermost, len(context.timeline.events)
-    forward = (phase == FORWARD)[context.stack] & (context.born >= 0)
+    forward = (phase == FORWARD)[context.stack] & context.is_traced
     frees = context.free_stack
-    by_backward = forward & (context.freed < last) & ((frees == 0) | context.phases.runs(BACKWARD)[frees])
+    by_backward = forward & context.is_freed & ((frees == 0) | context.phases.runs(BACKWARD)[frees])
     by_backward[len(context.recorded.allocations) :] = False  # requests that failed
     calls = context.calls[context.stack]
     used = np.bincount(calls[by_backward], minlength=len(phase)) > 0
     # A backward pass that frees nothing has used its graph with retain_graph=True.
     born, freed, passes = born_in(context), freed_in(context), int(backward_passes(context)[-1]) + 1
     releases = np.bincount(born[by_backward & (freed == born + 1)], minlength=passes) > 0
-    outside = (frees > 0) & ~is_among(phase, (FORWARD, BACKWARD))[frees] & (context.freed < last)
+    outside = (frees > 0) & ~is_among(phase, (FORWARD, BACKWARD))[frees] & context.is_freed
     ends_unused = outside & (releases[born] | (freed == born))
     dropped = ends_unused & _saved_by_dropped_nodes(context)
     # What the same lines made last may stay to the end.
-    dropped |= (np.bincount(calls[dropped], minlength=len(phase)) > 0)[calls] & (context.freed == last)
+    dropped |= (np.bincount(calls[dropped], minlength=len(phase)) > 0)[calls] & ~context.is_freed
     computed_again = context.frames(CHECKPOINT)[context.stack]  # a backward pass frees nothing of the first time
     rows = np.flatnonzero(forward & ends_unused & ~used[calls] & ~computed_again)
     if not len(rows):
@@ -82,9 +82,9 @@ def _saved_by_dropped_nodes(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: made by the program, also outside of modules, and freed with a node of a graph, by lines of
     which no backward pass ever frees anything. None where free stacks have no C++ frames.
     """
-    made, frees, calls = context.has_python & (context.born >= 0), context.free_stack, context.calls[context.stack]
+    made, frees, calls = context.has_python & context.is_traced, context.free_stack, context.calls[context.stack]
     by_backward = (frees == 0) | context.phases.runs(BACKWARD)[frees]
-    by_backward &= made & (context.freed < len(context.timeline.events))
+    by_backward &= made & context.is_freed
     used = np.bincount(calls[by_backward], minlength=len(context.calls)) > 0
     made &= context.category("activation", "temporary", "unknown")  # nodes refer to parameters, too
     return np.asarray(made & context.functions(_DROPPED)[frees] & ~used[calls])
@@ -98,7 +98,7 @@ def inputs_of_unused_graphs(context: AdviceContext) -> pl.DataFrame:
     last, births = len(context.timeline.events), births_until(context)
     run = np.where(context.freed < last, births[np.minimum(context.freed, last - 1)], -1)
     together = np.unique(run[dropped_graphs(context) | unused_graphs(context)])
-    read = context.category("input", "unknown") & context.has_python & (context.born >= 0)
+    read = context.traced("input", "unknown") & context.has_python
     rows = np.flatnonzero(read & (context.phases.innermost != FORWARD)[context.stack])
     rows = rows[stable_order(context.stack[rows], context.born[rows])]
     row, then = rows[:-1], rows[1:]

@@ -18,8 +18,8 @@ class ModelsEvidence(AdviceEvidence, kw_only=True):
 
 def unused_model(context: AdviceContext) -> Advice | None:
     """Weights of another width than that of all forward passes of the trace, from before it and never freed."""
-    older = (context.born < 0) & (context.freed == len(context.timeline.events))
-    forward = (context.born >= 0) & (context.phases.innermost == FORWARD)[context.stack]
+    older = (context.born < 0) & ~context.is_freed
+    forward = context.is_traced & (context.phases.innermost == FORWARD)[context.stack]
     for model in unused_models(context.size[older], context.size[forward]):
         mask = older & np.isin(context.size, model.sizes)
         size = context.bytes_at_peak(mask)

@@ -64,7 +64,7 @@ def weight_copies(context: AdviceContext) -> Advice | None:
 
 def _versions(context: AdviceContext) -> Advice | None:
     """Several times the weights of one model, or most of them, which a line makes between forward passes."""
-    mine = context.category("parameter", "unknown") & (context.born >= 0) & context.has_python
+    mine = context.traced("parameter", "unknown") & context.has_python
     rows = np.flatnonzero(mine & ~context.forward[context.stack])
     passes = forward_births(context)
     table = context.table(
@@ -116,8 +116,8 @@ def _versions(context: AdviceContext) -> Advice | None:
 def copied_weights(context: AdviceContext) -> np.ndarray:
     """Int64 rows of copies, those of all times."""
     in_step = context.phases.runs(OPTIMIZER_STEP)[context.stack]
-    state = context.category("optimizer state") & in_step & (context.born >= 0)
-    mine = context.category("parameter", "unknown", "optimizer state") & (context.born >= 0) & context.has_python
+    state = context.category("optimizer state") & in_step & context.is_traced
+    mine = context.traced("parameter", "unknown", "optimizer state") & context.has_python
     mine &= ~in_step & ~context.forward[context.stack] & (born_in(context) > 0)
     rows = np.flatnonzero(mine)
     if not context.trains or not state.any() or not len(rows):
@@ -126,11 +126,10 @@ def copied_weights(context: AdviceContext) -> np.ndarray:
     used = np.unique(born_in(context)[evaluated(context) & context.forward[context.stack]])
     if len(used) > _MOST_USED * backward_passes(context)[-1]:
         return rows[:0]
-    last = len(context.timeline.events)
     line = names_of(context.snapshot).frames[context.stack[rows]]  # deepcopy() calls itself, as deep as modules are
     passes = freed_in(context)[rows] - born_in(context)[rows]
     table = context.table(rows, line=line, copy=born_in(context)[rows])
-    stays = (context.freed[rows] == last) | (passes >= _MIN_PASSES)
+    stays = ~context.is_freed[rows] | (passes >= _MIN_PASSES)
     copies = table.filter(stays).group_by("line", "copy").agg(pl.col("size").sum(), n=pl.len())
     lines = copies.group_by("line").agg(
         pl.col("size").max(), pl.col("n").max(), copies=pl.len(), first=pl.col("copy").min(),

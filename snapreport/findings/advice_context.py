@@ -133,7 +133,7 @@ class AdviceContext(ProgramStacks):
         self.timeline = timeline = with_failed_requests(timeline)
         self.event = timeline.peak_event
         self._remembered: dict[Hashable, Any] = {}
-        self.findings = [finding for finding in findings if finding.device == timeline.device]
+        self.findings = findings
         table = timeline.allocations
         self.stack = table["stack"].to_numpy()
         self.free_stack = table["free_stack"].to_numpy()

@@ -292,7 +292,7 @@ def _overlap(context: AdviceContext, mask: np.ndarray) -> tuple[float, int]:
         starts[mine] = following(earlier, born[rows[mine]], len(timeline.events))
     previous = (starts <= context.event) & (context.freed[rows] > context.event)
     share, without, _ = share_of_lives(timeline, rows, starts)
-    if not previous.any() or not share or not context.is_much(timeline.peak_bytes - without):
+    if not context.is_much(timeline.peak_bytes - without):
         return 0.0, 0
     return share, int(context.size[rows[previous]].sum())
 

@@ -179,7 +179,7 @@ def _is_saved(context: AdviceContext, rows: np.ndarray) -> np.ndarray:
     """Bool per row: a backward pass needs it, or it is alive when memory runs out although its line ran again."""
     saved: np.ndarray = saved_for_backward(context)[rows]
     ooms = context.timeline.oom_events
-    if not ooms or not context.is_cut_off:
+    if not ooms:
         return saved
     last = np.full(int(context.stack.max()) + 1, -1, np.int64)
     np.maximum.at(last, context.stack, context.born)
@@ -287,7 +287,7 @@ def _neighbours(
     stack, size = context.stack[births], context.size[births]
     function, is_direct = caller[stack], direct[stack]
     scores, of = size[centres], function[centres]
-    projected = _projected(context, births, centres, of, is_direct | product[stack])
+    projected = _projected(context, births, centres, of, product[stack])
     for step in (-1, 1):
         going = np.ones(len(centres), bool)
         for distance in range(1, NEIGHBOURS + 1):
@@ -301,7 +301,7 @@ def _neighbours(
             if step > 0:
                 # The last of a call is its output, which stays: another number of bytes only if more follows directly.
                 after = np.clip(at + 1, 0, len(births) - 1)
-                more = (is_direct | product[stack])[after] & (function[after] == of)
+                more = product[stack[after]] & (function[after] == of)
                 alike &= (ratio == 1.0) | more
             going &= alike | tiny
             found[births[at[going & alike]]] = True
@@ -348,8 +348,7 @@ def _one_line(context: AdviceContext, births: np.ndarray, marked: np.ndarray, ca
         copies = first >= 2 and sizes[first - 1] == sizes[first - 2]
         if copies and is_score[first : first + 2].all() and not is_score[-1]:
             found[births[mine & marked[births]]] = True
-    one_line: np.ndarray = found & (caller[context.stack] > 0)
-    return one_line
+    return np.asarray(found & (caller[context.stack] > 0))
 
 
 def _of_backward(context: AdviceContext, scores: np.ndarray) -> np.ndarray:

@@ -101,7 +101,7 @@ def _of_forward(context: AdviceContext, table: pl.DataFrame) -> tuple[np.ndarray
     is_float = (made_in == 1.0) & (keeps | (reader != HALF)) | (reader == FLOAT) | normed
     is_half = (made_in == 0.5) & (keeps | ~(normed | (reader == FLOAT))) | (reader == HALF)
     casts = np.where(made_in == 1.0, _readers(context, table), 1)
-    factor = np.where(table["is_kept"].to_numpy(), is_float * 1.0 + is_half * 0.5 * casts, made_in)
+    factor = np.where(table["is_kept"].to_numpy(), is_float + is_half * 0.5 * casts, made_in)
     factor = np.where(kind == LOSS, 1.5, factor)
     # Gradients of the logits are of 16 bits.
     made_in = np.where(kind == LOSS, 0.5, made_in)

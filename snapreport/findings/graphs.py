@@ -287,4 +287,4 @@ def unknown_of_a_step(context: AdviceContext) -> np.ndarray:
 def _between(context: AdviceContext, events: np.ndarray) -> np.ndarray:
     """Bool per allocation: whether any of ``events``, a Bool per event, lies between its birth and its free."""
     count = np.append(0, np.cumsum(events))
-    return np.asarray(count[np.minimum(context.freed, len(events))] > count[context.born + 1])
+    return np.asarray(count[context.freed] > count[context.born + 1])

@@ -26,12 +26,12 @@ def layer_count(context: AdviceContext, rows: np.ndarray, passes: int) -> int:
     A line that runs in each layer has allocated so many times since the last backward pass, or a multiple of that.
     Lines that run in turn are one family, as an encoder's are; the families' layers are added up. 0: none is found.
     """
-    live = rows[context.at_peak[rows] & context.is_traced[rows]]
+    live = rows[context.at_peak[rows]]
     if not len(live):
         return 0
     run = born_in(context)
     before = int(run[live].max())
-    mine = rows[context.is_traced[rows] & (context.born[rows] <= context.event)]
+    mine = rows[context.born[rows] <= context.event]
     mine = mine[(run[mine] == before) & is_among(context.stack[mine], np.unique(context.stack[live]))]
     lines = (
         context.table(mine)

@@ -103,21 +103,21 @@ def _saved(context: AdviceContext) -> np.ndarray:
     """
     saved = saved_for_backward(context) | (context.freed >= len(context.timeline.events))
     ooms = context.timeline.oom_events
-    return saved | context.alive_at(ooms[-1]) if ooms and context.is_cut_off else saved
+    return saved | context.alive_at(ooms[-1]) if ooms else saved
 
 
 def _family(context: AdviceContext, activation: np.ndarray, lines: pl.DataFrame, count: int) -> Layers:
     """The layers of some lines (``stack``, ``n`` at the peak, ``bytes``), so many at the peak."""
-    anchors = lines.filter(_tensors_of_each(pl.lit(count)) == 1).sort("first")
+    anchors = lines.filter(_tensors_of_each(pl.lit(count)) == 1)
     stack = _lines(context)
     rows = np.flatnonzero(activation & is_among(stack, lines["stack"].to_numpy()) & context.is_traced)
     rows = rows[np.argsort(context.born[rows], kind="stable")]
     born = context.born[rows]
     # A line that runs once in each layer counts them. A layer begins where the family's first line runs before it.
     once = born[stack[rows] == anchors["stack"][0]]
-    begins = born[stack[rows] == lines.sort("first")["stack"][0]]
+    begins = born[stack[rows] == lines["stack"][0]]
     of = np.searchsorted(once, begins, "left")
-    first = np.minimum.reduceat(begins, np.flatnonzero(np.diff(of, prepend=-1))) if len(begins) else once
+    first = np.minimum.reduceat(begins, np.flatnonzero(np.diff(of, prepend=-1)))
     layer = np.searchsorted(first, born, "right")
     table = context.table(rows, layer=layer)
     backward = np.flatnonzero(backward_allocations(context))
@@ -145,7 +145,7 @@ def _family(context: AdviceContext, activation: np.ndarray, lines: pl.DataFrame,
     table = table.with_columns(again=used.min().over("layer").fill_null(never + 1))
     grows = _concatenates(context, lines)
     concatenated = is_among(stack[rows], grows)
-    part = bool(len(grows)) and 2 * context.size[rows[concatenated]].sum() >= context.size[rows].sum()
+    part = 2 * context.size[rows[concatenated]].sum() >= context.size[rows].sum()
     stays = ~concatenated if part else table["stays"].to_numpy()
     starts = table["end"].to_numpy() + 1
     ends = np.minimum(table["again"].to_numpy() - 1, context.freed[rows])
@@ -170,7 +170,7 @@ def _stacks_between_layers(context: AdviceContext, lines: pl.DataFrame) -> np.nd
     """Int64 stacks of the lines that make something of the inputs or the outputs of layers where these are called, all
     at one line: a U-Net that concatenates what a level's module reads. A layer's own function calls several.
     """
-    recording, stacks = context.recording, lines.sort("first")["stack"].to_list()
+    recording, stacks = context.recording, lines["stack"].to_list()
     is_python = recorded_flags(recording) & PYTHON > 0
     begins, ends = lines.select(pl.col("first").min(), pl.col("last").max()).row(0)
     made = (context.born >= begins) & (context.born <= ends) & context.forward[context.stack]

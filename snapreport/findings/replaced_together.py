@@ -30,7 +30,7 @@ def replaced_together(context: AdviceContext) -> Advice | None:
     until = context.born[new]
     twice = int(context.size[old][(until <= context.event) & (context.freed[old] > context.event)].sum())
     share, without, _ = share_of_lives(context.timeline, old, until + 1)
-    if not share or not context.is_much(min(twice, context.timeline.peak_bytes - without)):
+    if not context.is_much(context.timeline.peak_bytes - without):
         return None
     return Advice(
         "replaced-together",

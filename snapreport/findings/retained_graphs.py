@@ -129,7 +129,7 @@ def _not_needed_from(context: AdviceContext, rows: np.ndarray) -> np.ndarray:
     among = used & (context.born > made_from[run]) & (context.born < made_until[run])
     of_same = np.bincount(run[among], context.size[among], count)
     unused = ((of_loss >= of_kept) & (2 * of_same < of_loss))[of_rows]
-    return np.asarray(np.where(unused, np.minimum(made_until[of_rows] + 1, ends[rows]), ends[rows]))
+    return np.asarray(np.where(unused, made_until[of_rows] + 1, ends[rows]))
 
 
 def release_graphs(context: AdviceContext) -> Advice | None:
@@ -142,9 +142,9 @@ def release_graphs(context: AdviceContext) -> Advice | None:
     there = (starts <= context.event) & (context.freed[rows] > context.event)
     retained = int(size[there].sum())
     fraction, without, then = share_of_lives(context.timeline, rows, starts)
-    if not fraction or not context.is_much(min(retained, context.timeline.peak_bytes - without)):
+    if not context.is_much(context.timeline.peak_bytes - without):
         return None
-    freed = rows[context.freed[rows] < len(context.timeline.events)]
+    freed = rows[context.is_freed[rows]]
     most = int(np.bincount(births_until(context)[context.freed[freed]]).max(initial=0))
     by_stack = pl.DataFrame({"stack": context.free_stack[rows], "size": size}).filter(pl.col("stack") > 0)
     by_stack = by_stack.group_by("stack").agg(pl.col("size").sum()).sort("size", "stack", descending=[True, False])

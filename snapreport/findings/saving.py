@@ -185,7 +185,7 @@ def peak_without_spans(
         at = int(np.argmax(left))
         return int(left[at]), at - 1, at_peak
     # Index s of a curve is position s - 1. An allocation counts from its alloc_event up to the event before its free.
-    changes = np.concatenate((np.maximum(born, -1) + 1, freed[ends] + 1, np.zeros(1, np.int64)))
+    changes = np.concatenate((born + 1, freed[ends] + 1, np.zeros(1, np.int64)))
     starts, which = np.unique(changes, return_inverse=True)
     change = np.zeros(len(starts), np.int64)
     np.add.at(change, which[:-1], np.concatenate((bytes_out, -bytes_out[ends])))

@@ -25,7 +25,7 @@ def select(timeline: DeviceTimeline, mask: np.ndarray, functions: Sequence[str] 
     """
     query = query_of(timeline, mask, functions)
     table = timeline.allocations
-    while len(query) > LONGEST and mask.any():
+    while len(query) > LONGEST:
         rows = pl.DataFrame({"stack": table["stack"], "size": table["size"], "row": np.arange(len(mask))})
         chosen = rows.filter(pl.Series(mask))
         groups = (

@@ -116,13 +116,13 @@ def _of_untrained(context: AdviceContext, gradients: np.ndarray) -> np.ndarray:
     saved = context.traced("activation")
     run, first = born_in(context), int(context.born[gradients].min())
     this = backward_passes(context)[first]
-    others = context.category("gradient") & ~gradients & context.is_traced & (run == this)
+    others = context.category("gradient") & ~gradients & (run == this)
     added = context.without_python[context.stack] & np.isin(context.size, context.size[others])
-    last = int(context.born[others | (added & context.is_traced & (run == this))].max(initial=-1))
+    last = int(context.born[(others | added) & (run == this)].max(initial=-1))
     if not 0 <= last < first:
         return np.zeros(len(saved), bool)
     used = saved & (freed_in(context) == this) & (run < this)
-    lines = np.setdiff1d(context.stack[used & (context.freed > last)], context.stack[used & (context.freed < last)])
+    lines = np.setdiff1d(context.stack[used], context.stack[used & (context.freed < last)])
     return np.asarray(saved & np.isin(context.stack, lines))
 
 
@@ -173,7 +173,7 @@ def _read_by_products(context: AdviceContext, gradients: np.ndarray) -> np.ndarr
     after = is_matrix[bias] | (gradients[bias] & is_matrix[weight])
     others, born, run = context.category("gradient") & ~gradients, born_in(context), freed_in(context)
     until = np.full(int(run.max()) + 2, len(context.timeline.events))
-    np.minimum.at(until, born[others], np.maximum(context.born[others], 0))
+    np.minimum.at(until, born[others], context.born[others])
     seen = context.table(np.flatnonzero(saved & np.isin(run, born[gradients])))
     seen = seen.with_columns(alone=pl.Series((after & (context.freed < until[run]))[seen["row"].to_numpy()]))
     lines = seen.group_by("stack", "size").agg(pl.col("alone").all()).filter("alone")

@@ -68,3 +68,13 @@ def test_the_cause_of_recordings_that_differ_in_one_option(change: str) -> None:
         cause = cause_of(result, result.devices[0])
         assert cause.split(": ")[-1] == expected
         assert diff_document(result).devices[0].cause == cause
+
+
+@pytest.mark.parametrize("pair", [("views1024", "views2048"), ("buffered100", "buffered200")])
+def test_a_batch_that_doubled(pair: tuple[str, str]) -> None:
+    """Similarities of all samples are four times as large; and a data set on the device stays as it is. Recordings of
+    tests/fakecuda/programs/sized.py.
+    """
+    smaller, larger = (corpus.loaded(RECORDINGS.parent / "fit" / f"{name}.pickle.xz") for name in pair)
+    result = diff(smaller, larger)
+    assert cause_of(result, result.devices[0]).endswith("the batch size or the sequence length doubled.")

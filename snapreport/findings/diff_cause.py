@@ -63,14 +63,14 @@ def cause_of(result: SnapshotDiff, device: DeviceDiff) -> str:
         return changes
     rows = _rows(device, grew=peak.after_bytes > peak.before_bytes)
     counts = np.abs(rows.change) > NEGLIGIBLE * largest
-    cause = _larger(result, device, rows, counts) if counts.any() else ""
+    cause = _larger(compared, device, rows, counts) if counts.any() else ""
     factor = None if cause else compared.batch_factor
     return (
         _sentence(device, max(factor, 1 / factor), "the batch size or the sequence length", None) if factor else cause
     )
 
 
-def _larger(result: SnapshotDiff, device: DeviceDiff, rows: _Rows, counts: np.ndarray) -> str:
+def _larger(compared: Comparison, device: DeviceDiff, rows: _Rows, counts: np.ndarray) -> str:
     """As many allocations, larger by one factor, attention scores by it or by its square, and the same parameters."""
     is_parameter = rows.category == "parameter"
     is_larger = counts & ~np.isin(rows.category, _STATE) & equal(rows.times_as_many, 1.0) & (rows.times > 1 + 2 * EQUAL)
@@ -79,10 +79,16 @@ def _larger(result: SnapshotDiff, device: DeviceDiff, rows: _Rows, counts: np.nd
     ratios = rows.times[is_larger]
     weight = [float(rows.change[is_larger & equal(rows.times, ratio)].sum()) for ratio in ratios]
     factor = float(ratios[int(np.argmax(weight))])
+    is_of_pairs = compared.lines.follow(factor**0.5) > compared.lines.follow(factor)
+    if is_of_pairs:  # of all samples, or of all tokens, which may hold most of the peak
+        factor **= 0.5
     linear, square = (is_larger & equal(rows.times, factor**power) for power in (1, 2))
     # A line of attention may make both scores and what is as large as its input.
     between = is_larger & (rows.times > factor) & (rows.times < factor**2)
-    scores = [largest_scores(result.before, device.before), largest_scores(result.after, device.after)]
+    scores = [
+        largest_scores(compared.result.before, device.before),
+        largest_scores(compared.result.after, device.after),
+    ]
     of_scores = max(scores) / min(scores) if all(scores) else 0.0
     is_activation = rows.category == "activation"
     affected = rows.less[is_activation & (linear | square | between)].sum()
@@ -90,7 +96,7 @@ def _larger(result: SnapshotDiff, device: DeviceDiff, rows: _Rows, counts: np.nd
         return ""
     if equal(of_scores, factor**2) and _explained(rows, counts, linear | square | between) >= EXPLAINED:
         return _sentence(device, factor, "the sequence length", scores)
-    if _explained(rows, counts, linear) < EXPLAINED:
+    if _explained(rows, counts, linear | square if is_of_pairs else linear) < EXPLAINED:
         return ""
     # Scores that grow like everything else prove a batch. Where attention keeps none, both look alike.
     if equal(of_scores, factor):

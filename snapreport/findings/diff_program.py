@@ -29,6 +29,7 @@ MOST_OF = 0.5
 """Minimum share of the bytes of lines that follow a rule of some parts."""
 _STATE = ("parameter", "gradient", "optimizer state")
 _PRECISIONS = (0.25, 0.5, 2.0, 4.0)
+_FEWEST_INPUTS = 3
 _CHECKPOINT, _AUTOCAST = r"torch/utils/checkpoint\.py", "autocast"
 _OPTIMIZER = r"torch/optim/([a-z0-9]+)\.py"
 _MEASURED = {"parameter": "parameters", "optimizer state": "optimizer state", "activation": "activations"}
@@ -66,6 +67,12 @@ class Side(Struct, frozen=True, dict=True):
         np.subtract.at(change, freed[freed >= 0] + 1, size[freed >= 0])
         return int(np.cumsum(change).max(initial=0))
 
+    @property
+    def reads_inputs(self) -> bool:
+        """Whether inputs are made in each step, not once as a data set is, which says nothing of a batch."""
+        made = self.allocations.filter((pl.col("category") == "input") & (pl.col("alloc_event") >= 0))
+        return len(made) >= max(_FEWEST_INPUTS, len(self.timeline.steps))
+
     def runs(self, pattern: str) -> bool:
         """Whether the text "file function" of a frame of one of its allocations matches."""
         return bool(ProgramStacks(self.recording).frames(pattern)[self.allocations["stack"].to_numpy()].any())
@@ -96,6 +103,10 @@ class Lines(Struct, frozen=True):
         """Of the bytes of the lines that are ``among`` (all), in those that follow a rule (both Bool)."""
         among = np.ones(len(self.weight), bool) if among is None else among
         return float(self.weight[among & rule].sum() / max(1.0, self.weight[among].sum()))
+
+    def follow(self, ratio: float) -> int:
+        """How many lines allocate so many times as many bytes."""
+        return int(equal(self.large, ratio).sum())
 
     def main(self, ratios: np.ndarray, among: np.ndarray) -> float:
         """The ratio of most bytes; 1 where there is none."""
@@ -204,7 +215,7 @@ def _of_activations(compared: Comparison) -> Iterator[str]:
     casts = before.runs(_AUTOCAST), after.runs(_AUTOCAST)
     if casts[0] != casts[1]:
         yield f"autocast is {'on' if casts[1] else 'off'}"
-    elif compared.has_same_parameters and equal(compared.ratio("input"), 1.0):
+    elif compared.has_same_parameters and equal(compared.ratio("input"), 1.0) and before.reads_inputs:
         changed = equal(lines.many, 1.0) & ~equal(lines.large, 1.0)
         ratio = lines.main(lines.large, changed)
         is_precision = any(equal(ratio, one) for one in _PRECISIONS)

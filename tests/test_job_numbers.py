@@ -20,10 +20,10 @@ from snapreport.jobs.cause_text import cause_json, cause_sentence
 from snapreport.jobs.causes import Cause
 from snapreport.jobs.curves import event_curve, step_curve, time_curve
 from snapreport.jobs.digest_format import MAGIC, pack, unpack
-from snapreport.jobs.digest_model import METRICS, DigestCurve, _sentence
+from snapreport.jobs.digest_model import METRICS, DigestCurve, _curve, _sentence
 from snapreport.jobs.groups import Group, find_groups
 from snapreport.jobs.headline import _groups
-from snapreport.jobs.heat import HeatAxis, _columns, _fill, clipped_end
+from snapreport.jobs.heat import HeatAxis, _columns, _fill, clipped_end, heat_of
 from snapreport.jobs.imbalance import imbalance_of
 from snapreport.jobs.outliers import _named, find_outliers
 from snapreport.jobs.place_changes import followed, growth, line_of_growth, place_name
@@ -32,7 +32,8 @@ from snapreport.jobs.rank_text import rank_ranges, ranks_text
 from snapreport.jobs.roles import find_roles
 from snapreport.jobs.runs import Run
 from snapreport.jobs.slopes import fitted_lines, is_slope, robust_deviation
-from snapreport.jobs.states import SILENT_US, states_of
+from snapreport.jobs.states import SILENT_US, state_sentences, states_of
+from snapreport.reading.fields import MAX_SIZE
 from snapreport.sentence import parts_json, place_part, sentence
 
 MIB = 1 << 20
@@ -567,3 +568,167 @@ def test_which_processes_are_of_one_run() -> None:
     long.restarts = {0, 2}
     assert long.text == f"id of 2025-11-23 12:01:00 UTC (1 rank, 2 restarts: python {'x' * 53}…)"
     assert run(0, 0, 0, command="y" * 60).text == f"id (1 rank: {'y' * 60})"
+
+
+def test_states_in_words() -> None:
+    def said(*ranks: tuple[str, int | None]) -> list[str]:
+        """Of ranks 3, 4, …: of the states "silent" is written long before the others."""
+        digests = [
+            SimpleNamespace(
+                step=step,
+                reason="running" if state == "silent" else state,
+                run=SimpleNamespace(end_us=1 if state == "silent" else 10 * SILENT_US),
+            )
+            for state, step in ranks
+        ]
+        job: Any = SimpleNamespace(digests=digests, ranks=np.arange(len(ranks)) + 3, rows=digests)
+        found = state_sentences(job)
+        assert sorted(row for one in found for row in one.rows) == list(range(len(ranks))) * bool(found)
+        return [str(one.text) for one in found]
+
+    assert said(("exit", 4), ("exit", 4)) == []
+    assert said(("running", 4)) == ["Rank 3 is running, at step 4."]
+    assert said(("running", 4), ("running", 1004)) == ["All 2 ranks are running, at step 4 and 1,004."]
+    assert said(("running", 6), ("running", 4), ("running", 5)) == ["All 3 ranks are running, at steps 4 to 6."]
+    assert said(("running", None), ("exit", 9)) == ["Rank 3 is running.", "Rank 4 ended, at step 9."]
+    assert said(("running", 9), ("silent", 7), ("silent", 7), ("silent", 8), ("oom", 7), ("terminated", 3)) == [
+        "Rank 7 ran out of memory, at step 7.",
+        "Rank 8 ended by a signal, at step 3.",
+        "Ranks 4–6 have written no digest since step 7 and 8.",
+        "Rank 3 is running, at step 9.",
+    ]
+    assert said(("running", 9), ("silent", 7))[0] == "Rank 4 has written no digest since step 7."
+
+
+def of_curves(*rows: dict[str, Any], comparable: bool = True) -> Any:
+    """A job of which each row has a curve by axis; a metric is twice, thrice the allocated bytes."""
+    curves = [
+        {
+            key: DigestCurve(np.array(first), np.array(last), {m: np.array(of) * n for n, m in enumerate(METRICS, 1)})
+            for key, (first, last, of) in row.items()
+        }
+        for row in rows
+    ]
+
+    def ends(row: dict[str, DigestCurve], key: str) -> tuple[int, int] | None:
+        return (int(row[key].first[0]), int(row[key].last[-1])) if key in row else None
+
+    starts = [time and time[0] for time in (ends(row, "time") for row in curves)]
+    most = [int(curve.values["unused"].max()) for row in curves for curve in row.values()]
+    return SimpleNamespace(
+        digests=[SimpleNamespace(highest_reserved=max(most))] * len(rows),
+        peaks=np.array([max(most)] * len(rows)),
+        clock=SimpleNamespace(comparable=comparable, sentence="The clocks."),
+        start_us=min((start for start in starts if start is not None), default=None),
+        rows=[
+            SimpleNamespace(
+                packed=SimpleNamespace(steps=ends(row, "step"), time=ends(row, "time"), curves=lambda row=row: row),
+                first_us=start,
+            )
+            for row, start in zip(curves, starts, strict=True)
+        ],
+    )
+
+
+def test_ranks_without_steps_or_times_are_compared_by_the_share_of_their_trace() -> None:
+    """One has 4 events in columns of one, the other 8 in columns of two, from its event 100 on."""
+    job = of_curves(
+        {"event": ([0, 1, 2, 3], [0, 1, 2, 3], [10, 20, 30, 40])},
+        {"event": ([100, 102, 104, 106], [101, 103, 105, 107], [1, 2, 3, 4])},
+    )
+    heat = heat_of(job)
+    (axis,) = heat.axes
+    assert (axis.key, axis.unit, axis.note) == ("event", "share", "Neither steps nor times were recorded.")
+    assert (axis.first[0], axis.last[-1], heat.scale, heat.origin_us) == (0, 999, 1, None)
+    for metric, times in zip(METRICS, (1, 2, 3), strict=True):
+        for row, quarters in enumerate(([10, 20, 30, 40], [1, 2, 3, 4])):
+            middle = [axis.cells[metric][row, at * len(axis.first) // 8] for at in (1, 3, 5, 7)]
+            assert middle == [1 + times * value for value in quarters]
+    assert heat_of(of_curves({}, {"event": ([5], [5], [7])})).axes[0].cells["allocated"].max(axis=1).tolist() == [0, 8]
+
+
+def test_steps_and_times_of_ranks_are_axes_of_their_own() -> None:
+    rows = (
+        {"step": ([4, 5], [4, 5], [10, 20]), "time": ([1000, 1050], [1049, 1099], [10, 20])},
+        {"time": ([1100, 1150], [1149, 1199], [30, 40])},
+    )
+    steps, times = heat_of(of_curves(*rows)).axes
+    assert (steps.first.tolist(), steps.last.tolist()) == ([4, 5], [4, 5])
+    assert steps.note == "1 of 2 ranks recorded no steps."
+    assert steps.cells["allocated"].tolist() == [[11, 21], [0, 0]]
+    assert (times.first[0], times.last[-1], times.note) == (0, 199, "The clocks.")
+    assert times.cells["allocated"][:, [0, 49, 50, 99, 100, 150, 199]].tolist() == [
+        [11, 11, 21, 21, 0, 0, 0], [0, 0, 0, 0, 31, 41, 41],
+    ]  # fmt: skip
+    assert heat_of(of_curves(*rows)).origin_us == 1000
+    # Where clocks cannot be compared, each begins with its own first event.
+    apart = heat_of(of_curves(*rows, comparable=False))
+    assert apart.origin_us is None and apart.axes[1].last[-1] == 99
+    assert apart.axes[1].note == "Each rank's time begins with its own first event. The clocks."
+    assert apart.axes[1].cells["allocated"][:, [0, 49, 50, 99]].tolist() == [[11, 11, 21, 21], [31, 31, 41, 41]]
+    assert heat_of(of_curves(rows[0], rows[0])).axes[0].note == ""
+
+
+def test_a_level_of_the_heat_map_is_a_thousandth_of_where_colours_end() -> None:
+    """1,022 levels; one of thousands of ranks that is far above them is cut off at what a cell can say."""
+    assert heat_of(of_curves({"step": ([0], [0], [1022 * 7])})).scale == 7 * 3
+    assert heat_of(of_curves({"step": ([0], [0], [1022 * 7 + 1])})).scale == 7 * 3 + 1
+    job = of_curves({"step": ([0], [0], [1000])})
+    job.digests, job.peaks = [SimpleNamespace(highest_reserved=1)] * 9, np.array([10] * 8 + [655_341])
+    job.rows = job.rows * 9
+    assert heat_of(job).scale == 11  # 65,534 levels
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({}, ""),
+        ({"last": [0, 0, 0]}, "columns of different lengths"),
+        ({"allocated": [2**53, 0]}, "" if MAX_SIZE >= 2**53 else "no size"),
+        ({"allocated": [2**53 + 2, 0]}, "'allocated' has a number beyond 2[*][*]53"),
+        ({"allocated": [0, -(2**53) - 2]}, "'allocated' has a number beyond 2[*][*]53"),
+        ({"first": [5, 0]}, ""),  # a step of several columns
+        ({"first": [5, -1]}, "do not ascend"),
+        ({"last": [0, -1]}, "do not ascend"),
+        ({"unused": [3, -3]}, ""),
+        ({"unused": [3, -4]}, "a value that is no size"),
+        ({"first": [], "last": [], "allocated": [], "reserved": [], "unused": []}, ""),
+    ],
+)
+def test_curves_of_digests_are_read_or_refused(changes: dict[str, list[int]], error: str) -> None:
+    stored = {"first": [5, 2], "last": [1, 0], "allocated": [7, -3], "reserved": [9, 0], "unused": [2, 3]} | changes
+    if error:
+        with pytest.raises(ValueError, match=error):
+            _curve(stored)
+        return
+    found = _curve(stored)
+    assert found.first.tolist() == list(itertools.accumulate(stored["first"]))
+    assert (found.last - found.first).tolist() == stored["last"]
+    for metric in METRICS:
+        assert found.values[metric].tolist() == list(itertools.accumulate(stored[metric]))
+
+
+def test_a_size_of_a_digest_has_a_limit() -> None:
+    ones = {"first": [0], "last": [0], "reserved": [0], "unused": [0]}
+    parts = [2**53] * (MAX_SIZE // 2**53) + [MAX_SIZE % 2**53]
+    stored = {name: values * len(parts) for name, values in ones.items()} | {"allocated": parts}
+    assert _curve(stored).values["allocated"][-1] == MAX_SIZE
+    with pytest.raises(ValueError, match="no size"):
+        _curve(stored | {"allocated": [*parts[:-1], parts[-1] + 1]})
+
+
+def test_sentences_of_digests_have_parts() -> None:
+    def refused(content: Any) -> str:
+        try:
+            _sentence(content)
+        except ValueError as error:
+            return str(error)
+        return ""
+
+    event = {"kind": "event", "text": "event 5", "number": 5}
+    assert refused(["a"] * 200) == "" and refused(["a"] * 201) == "not a list of at most 200 parts" == refused("a")
+    for number in (2**63 - 1, -(2**63)):
+        assert refused(["at ", event | {"number": number}]) == ""
+    for wrong in ({"number": 2**63}, {"number": -(2**63) - 1}, {"line": 2**63}):
+        assert refused(["at ", event | wrong]) != ""
+    assert refused(["at ", event | {"kind": 3}]) != ""

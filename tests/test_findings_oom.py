@@ -239,3 +239,61 @@ def test_many_are_told_in_short(tmp_path: Path) -> None:
 def test_verdicts(asked: int, device: int | None, own: int, locked: int, pending: int, largest: int, why: str) -> None:
     reach = FreeMemory(own, locked, 0, 0, largest, largest)
     assert verdict(Shortage(asked, device, 1000, 900, 0, pending, 0, reach)) == why
+
+
+def letters(text: str, *, is_whole: bool = True) -> dict[str, Any]:
+    """A trace of requests of 16 MiB: (f)orward, (b)ackward, (s)tep of an optimizer, freed at once where upper case; (p)
+    a step's from before the trace; (o) and (x): a request of a step, or of a forward pass, that fails.
+    """
+    torch = "/site-packages/torch"
+    frames = {
+        "f": [("/w/model.py", "forward"), (f"{torch}/nn/modules/module.py", "_call_impl")],
+        "b": [(f"{torch}/autograd/__init__.py", "backward")],
+        "s": [(f"{torch}/optim/adamw.py", "_init_group"), (f"{torch}/optim/optimizer.py", "wrapper")],
+    }
+    frames |= {"o": frames["s"], "p": frames["s"], "x": frames["f"]}
+    trace, live = list[dict[str, Any]](), dict[int, dict[str, Any]]()
+    for number, letter in enumerate(text):
+        stack = [{"filename": file, "line": 7, "name": name} for file, name in frames[letter.lower()]]
+        event = {"addr": number << 30, "size": 16 * MIB, "stream": 0, "frames": stack}
+        if letter in "ox":
+            trace.append(event | {"action": "oom", "device_free": 0})
+            continue
+        trace += [event | {"action": "alloc"}] * (letter != "p")
+        if letter.isupper():
+            trace += [event | {"action": action} for action in ("free_requested", "free_completed")]
+        else:
+            live[number << 30] = event
+    segments = [
+        {
+            "device": 0, "address": address, "total_size": 16 * MIB, "stream": 0, "allocated_size": 16 * MIB,
+            "active_size": 16 * MIB, "segment_type": "large", "blocks": [
+                {"address": address, "size": 16 * MIB, "requested_size": 16 * MIB, "state": "active_allocated",
+                 "frames": event["frames"]},
+            ],
+        }
+        for address, event in live.items()
+    ]  # fmt: skip
+    return {"segments": segments if is_whole else [], "device_traces": [trace], "allocator_settings": {}}
+
+
+@pytest.mark.parametrize(
+    ("text", "made"),
+    [
+        ("fbso", 1), ("fbsso", 2), ("fbSso", 1), ("ffbbfbsso", 2),
+        ("fbo", 0),  # it fails before it has made any
+        ("fbsx", 0), ("fbsfx", 0),  # not in a step
+        ("fbsfbso", 0), ("sfbso", 0), ("pfbso", 0),  # not the first step
+        ("sso", 0),  # nor is it where no backward pass is recorded
+    ],
+)  # fmt: skip
+def test_state_that_the_first_step_of_an_optimizer_has_made(text: str, made: int, tmp_path: Path) -> None:
+    (finding,) = found(saved(letters(text), tmp_path))
+    said = [line for line in finding.detail if "first optimizer step" in line]
+    assert [line.endswith(f"the optimizer's state: {16 * made}.0 MiB so far.") for line in said] == [True] * bool(made)
+
+
+def test_a_first_step_is_not_known_where_events_are_missing(tmp_path: Path) -> None:
+    assert not [
+        f for f in found(saved(letters("fbso", is_whole=False), tmp_path)) if "first optimizer" in "".join(f.detail)
+    ]

@@ -12,6 +12,7 @@ from typing import Any
 import allocator_oracle
 import corpus
 import generator
+import planted_trace
 import pytest
 from generator.allocator import Allocator, OutOfMemoryError
 from generator.layout import entry_dicts, segment_dicts
@@ -21,6 +22,7 @@ from generator.recorder import Recorder
 import snapreport
 from snapreport.findings.free_memory_reachability import FreeMemory
 from snapreport.findings.oom import oom_findings, retries
+from snapreport.findings.run import findings
 from snapreport.findings.shortage import Shortage, verdict
 
 MIB = 2**20
@@ -297,3 +299,32 @@ def test_a_first_step_is_not_known_where_events_are_missing(tmp_path: Path) -> N
     assert not [
         f for f in found(saved(letters("fbso", is_whole=False), tmp_path)) if "first optimizer" in "".join(f.detail)
     ]
+
+
+@pytest.mark.parametrize(
+    ("failing", "said"),
+    [
+        ((100,), None),
+        ((100, 100), "All failed requests fit."),
+        ((100, 150), "All failed requests fit."),
+        ((100, 100, 600), "Some of the failed requests fit, not all."),
+        ((100, 600), None),  # one alone fits
+    ],
+)
+def test_expandable_segments_serve_several_requests_that_failed(
+    failing: tuple[int, ...], said: str | None, tmp_path: Path
+) -> None:
+    """400 of 1,000 MiB are free in five blocks of 80 MiB."""
+    record = planted_trace.Recording(capacity=1000 * MIB)
+    for address in [record.request(200) for _ in range(5)]:
+        record.drop(address)
+    for _ in range(5):
+        record.request(120, line=3)
+    for mib in failing:
+        assert record.malloc(mib * MIB, 0, None) is None
+        record.event("oom", 0, mib * MIB, 9, device_free=record.capacity - record.reserved)
+        record.drop(record.request(10, line=4))
+    snapshot = snapreport.load(saved(record.snapshot(), tmp_path))
+    (advice,) = (one for one in findings(snapshot) if one.evidence.get("rule") == "expandable-segments")
+    assert advice.title == "Enable expandable segments: the request fits (replayed)"
+    assert advice.detail[0] == (said or "Peak reserved up to the failure: 1000 → 1000 MiB.")

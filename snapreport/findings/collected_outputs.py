@@ -231,5 +231,5 @@ def _without_graph(context: AdviceContext, lines: pl.DataFrame) -> pl.Series:
     first, last = (lines[name].to_numpy() for name in ("first", "last"))
     begins = following(backward_begins(context), last, never)
     start, end, after = (np.searchsorted(forward, events) for events in (first, last, begins))
-    of_pass = (end - start) / np.maximum(lines["n"].to_numpy() - 1, 1)
+    of_pass = (end - start) / (lines["n"].to_numpy() - 1)
     return pl.Series((begins == never) | (after - end >= of_pass))

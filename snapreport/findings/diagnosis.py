@@ -103,7 +103,7 @@ def diagnosis(found: Sequence[Finding], device: int) -> list[Statement]:
     if failure is not None:
         first = [Statement(sentence("{}.", failure.title), failure)]
         first += [Statement(line, failure) for line in failure.detail[:1]]
-        avoiding = next((f for f in here if f.kind == "advice" and f.evidence.get("avoids_failure")), None)
+        avoiding = next((f for f in here if f.evidence.get("avoids_failure")), None)
         if avoiding is not None:
             first.append(Statement(sentence("{}.", avoiding.title), avoiding))
             best = []
@@ -215,7 +215,7 @@ def _setting_for(finding: Finding, here: Sequence[Finding]) -> Finding | None:
     """The best replayed setting of the allocator, for a finding that much is reserved and not allocated."""
     if finding.kind != "fragmentation":
         return None
-    settings = [f for f in here if f.kind == "advice" and f.evidence.get("replayed_bytes") is not None]
+    settings = [f for f in here if f.evidence.get("replayed_bytes") is not None]
     return min(settings, key=lambda f: int(f.evidence["replayed_bytes"]), default=None)
 
 

@@ -32,7 +32,7 @@ def joined_results(timeline: DeviceTimeline, results: np.ndarray, others: np.nda
     sign = np.repeat([1, -1], len(of_line))[order]
     count, alive = np.cumsum(sign), np.cumsum(sign * np.tile(size[of_line], 2)[order])
     # From after one of a line's births and frees to its next; after its last none is alive.
-    several = np.flatnonzero((count > 1)[:-1] & (lines[1:] == lines[:-1]))
+    several = np.flatnonzero(count[:-1] > 1)
     is_sum = _born_during(size[rows], born[rows], alive[several], events[several] + 1, events[several + 1] + 1)
     # Where a line mostly allocates something else, it is a sum by chance.
     _, line = np.unique(stack[rows], return_inverse=True)

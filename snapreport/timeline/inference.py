@@ -86,7 +86,7 @@ def _engine(e: Evidence, so_far: np.ndarray) -> np.ndarray:
     # engine's threads have stacks.
     backward = (e.alloc >= 0) & (e.lives.born == BACKWARD)
     codes = np.where(so_far > 0, so_far, e.codes)
-    made = np.sort(e.alloc[backward])
+    made = e.alloc[backward]
     until = np.searchsorted(made, np.where(e.free < 0, len(e.allocated), e.free))
     differentiated = until > np.searchsorted(made, e.alloc)
     others = e.size[~backward & differentiated & ~is_among(codes, (ACTIVATION, TEMPORARY, WORKSPACE))]

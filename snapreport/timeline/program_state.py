@@ -40,8 +40,8 @@ def own_optimizer_state(e: Evidence) -> np.ndarray:
 
 def _forward_passes(e: Evidence) -> np.ndarray:
     """Int64 events at which forward passes begin after something else."""
-    forward = np.sort(e.alloc[(e.alloc >= 0) & (e.lives.born == FORWARD)])
-    others = np.sort(e.alloc[(e.alloc >= 0) & np.isin(e.lives.born, (BACKWARD, OPTIMIZER_STEP))])
+    forward = e.alloc[(e.alloc >= 0) & (e.lives.born == FORWARD)]
+    others = e.alloc[(e.alloc >= 0) & np.isin(e.lives.born, (BACKWARD, OPTIMIZER_STEP))]
     round_of = np.searchsorted(others, forward)
     return np.asarray(forward[np.diff(round_of, prepend=-1) != 0])
 

@@ -124,7 +124,7 @@ def kept_caches(e: Evidence, weights: np.ndarray) -> np.ndarray:
     end = np.where(e.free < 0, len(e.allocated) - 1, e.free)
     inside = (e.alloc >= 0) & (e.stack > 0) & (e.size >= _MIN_PART)
     in_pass = inside & (e.lives.born == FORWARD)
-    births = np.sort(e.alloc[in_pass])
+    births = e.alloc[in_pass]
     if len(births) < _MIN_WORK:
         return found
     counts = np.unique(weights, return_counts=True)[1]

@@ -127,6 +127,31 @@ def test_shapes(values: list[int], grows: bool) -> None:
     assert grows_steadily(np.array(values), np.array(values) // 10) is grows
 
 
+@pytest.mark.parametrize("count", range(2, 9))
+def test_bytes_alone_take_twice_as_many_snapshots(count: int) -> None:
+    """Six rather than three, where the number of allocations stays."""
+    rising, even = np.arange(count) * 50 + 9, np.full(count, 4)
+    assert grows_steadily(rising, rising) is (count >= 3) and grows_steadily(rising, even) is (count >= 6)
+    assert not grows_steadily(rising[::-1], even)
+
+
+@pytest.mark.parametrize(
+    ("values", "by_count", "by_bytes"),
+    [
+        ([0, 10, 20, 30, 40, 50, 60], True, True),
+        ([0, 10, 30, 20, 40, 50, 60], True, True),  # 20 of 21 pairs rise, one falls: 0.905
+        ([0, 10, 30, 20, 50, 40, 60], True, False),  # 19 and two: 0.81
+        ([0, 20, 10, 40, 30, 60, 50], False, False),  # 18 and three: 0.71
+        ([0, 10, 20, 30, 30, 30, 40], True, False),  # three are equal: 0.857
+        ([0, 10, 20, 30, 31, 32, 40], True, True),  # a quarter in the later half
+        ([0, 10, 20, 30, 31, 32, 39], False, False),
+    ],
+)
+def test_a_share_of_pairs_rises(values: list[int], by_count: bool, by_bytes: bool) -> None:
+    rising, even = np.arange(len(values)), np.full(len(values), 4)
+    assert (grows_steadily(np.array(values), rising), grows_steadily(np.array(values), even)) == (by_count, by_bytes)
+
+
 def test_the_only_devices_belong_together(tmp_path: Path) -> None:
     """Recorded on device 0 before and 3 after: the same as both on 0."""
     same = [snapshot_file(tmp_path / f"a{n}.pickle", n) for n in (0, 1)]

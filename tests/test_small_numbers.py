@@ -11,6 +11,7 @@ import pytest
 from snapreport.errors import SnapshotError
 from snapreport.findings.cut_off_pass import _repeats
 from snapreport.findings.growth_pattern import added_bytes, growth_of, single_growth
+from snapreport.findings.leaks import _ordinal
 from snapreport.reading.recording import ACTIONS
 from snapreport.timeline.curves import allocated_curve, reserved_curve
 from snapreport.timeline.inferred_shapes import _named, _widths
@@ -292,3 +293,11 @@ def test_sides_of_weights_name_activations() -> None:
     assert named([9]) and not named([8])
     assert not named([11], [64, 128]) and not named([11, 13])
     assert not _named(np.array([100]), np.array([11 * row]), row, 4)
+
+
+def test_ordinal_numbers() -> None:
+    numbers = (1, 2, 3, 4, 10, 11, 12, 13, 14, 20, 21, 22, 23, 24, 101, 111, 112, 113, 122)
+    assert [_ordinal(number) for number in numbers] == [
+        "1st", "2nd", "3rd", "4th", "10th", "11th", "12th", "13th", "14th", "20th", "21st", "22nd", "23rd", "24th",
+        "101st", "111th", "112th", "113th", "122nd",
+    ]  # fmt: skip

@@ -121,6 +121,7 @@ def check(name: str, *commands: Sequence[str | Path], cwd: Path = ROOT) -> int:
         for each in commands
     ]
     failed = [each for each in done if each.returncode]
+    print()  # after the dots of pytest
     say(f"{name}: {'failed' if failed else 'passed'}")
     for each in failed:
         print(each.stdout, each.stderr, sep="\n", flush=True)

@@ -58,8 +58,7 @@ def leak_verdict(
         if timeline.allocated[0] == timeline.allocated[-1] != 0:
             return LeakVerdict("unknown", START_IS_END)
         return LeakVerdict("unknown", TOO_FEW_STEPS)
-    reported = {row["stack"] for leak in leaks for row in leak.evidence["stacks"]}
-    suspects = [g for g in loop.growing if g.is_suspect and g.stack not in reported]
+    suspects = [growth for growth in loop.growing if growth.is_suspect]
     over = plural(repetitions.finished, repetitions.unit)
     if suspects:
         most = max(suspects, key=lambda growth: growth.bytes)

@@ -139,8 +139,7 @@ def _graphs(events: pl.DataFrame, allocations: pl.DataFrame, phases: StackPhases
         .filter((pl.col("count") >= _GRAPH_ALLOCATIONS) & (pl.col("stacks") >= _FEW_STACKS))
     )
     passes = phases.innermost[table["stack"].to_numpy()] == FORWARD
-    born = np.sort(table["alloc_event"].to_numpy()[passes])
-    lines = table["stack"].to_numpy()[passes][np.argsort(table["alloc_event"].to_numpy()[passes], kind="stable")]
+    born, lines = (table[name].to_numpy()[passes] for name in ("alloc_event", "stack"))
     ran = [
         len(distinct(lines[slice(*np.searchsorted(born, (first, last + 1)))]))
         for first, last in graphs.select("first", "last").rows()

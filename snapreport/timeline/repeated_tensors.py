@@ -72,7 +72,7 @@ def _replaced(rows: np.ndarray, e: Evidence) -> np.ndarray:
     of bytes, and has made blocks of other layers between the two.
     """
     table = pl.DataFrame({"row": rows, "stack": e.stack[rows], "size": e.size[rows], "alloc": e.alloc[rows]})
-    table = table.sort("alloc").with_columns(number=pl.col("row").cum_count().over("stack").cast(pl.Int64))
+    table = table.with_columns(number=pl.col("row").cum_count().over("stack").cast(pl.Int64))
     freed = table.with_columns(free=pl.Series(e.free[table["row"].to_numpy()])).filter(pl.col("free") >= 0)
     later = table.select("stack", "alloc", size_after="size", number_after="number")
     pairs = freed.sort("free").join_asof(
@@ -149,8 +149,7 @@ def built_caches(e: Evidence) -> np.ndarray:
     """Bool per allocation: keys and values that a constructor allocates before any request: blocks of one size directly
     after one another, two for each layer. Weights that a constructor allocates stand among those of other sizes.
     """
-    rows = np.flatnonzero((e.alloc >= 0) & (e.size > 0))
-    rows = rows[np.argsort(e.alloc[rows], kind="stable")]
+    rows = np.flatnonzero(e.alloc >= 0)
     built = (e.probable[rows] > 0) & (e.size[rows] >= _MIN_CACHE_BYTES)
     run = np.cumsum((np.diff(e.size[rows], prepend=0) != 0) | (np.diff(built, prepend=False) != 0))
     counts = np.unique(e.size[e.codes == PARAMETER], return_counts=True)[1]

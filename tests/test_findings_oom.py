@@ -7,6 +7,7 @@ from __future__ import annotations
 import pickle
 import random
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import allocator_oracle
@@ -213,6 +214,24 @@ def test_retries_are_one(tmp_path: Path) -> None:
         del entry["time_us"]
     timeline = snapreport.load(saved(raw, tmp_path)).timeline(0)
     assert retries(timeline) == [fails]  # without times only the number of events between them decides
+
+
+@pytest.mark.parametrize(
+    ("failed", "groups"),
+    [
+        ({7: 0, 1007: 0}, [[7, 1007]]),
+        ({7: 0, 1008: 0}, [[7], [1008]]),  # a thousand events
+        ({7: 5, 9: 1_000_005}, [[7, 9]]),
+        ({7: 5, 9: 1_000_006}, [[7], [9]]),  # a second
+        ({7: 0, 900: 900_000, 1800: 1_800_000, 9000: 1_800_001}, [[7, 900, 1800], [9000]]),  # each near the last
+        ({7: None, 9: 60_000_000}, [[7, 9]]),
+        ({7: 0, 9: None, 2000: None}, [[7, 9], [2000]]),
+        ({}, []),
+    ],
+)
+def test_failures_near_each_other(failed: dict[int, int | None], groups: list[list[int]]) -> None:
+    timeline: Any = SimpleNamespace(oom_events=list(failed), events={"time_us": failed})
+    assert retries(timeline) == groups
 
 
 def test_many_are_told_in_short(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import hashlib
 import itertools
 import statistics
 import struct
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,13 +23,14 @@ from snapreport.jobs.curves import event_curve, step_curve, time_curve
 from snapreport.jobs.digest_format import MAGIC, pack, unpack
 from snapreport.jobs.digest_model import METRICS, DigestCurve, _curve, _sentence
 from snapreport.jobs.groups import Group, find_groups
-from snapreport.jobs.headline import _groups
+from snapreport.jobs.headline import _elsewhere, _groups, _out_of_memory
 from snapreport.jobs.heat import HeatAxis, _columns, _fill, clipped_end, heat_of
 from snapreport.jobs.imbalance import imbalance_of
 from snapreport.jobs.outliers import _named, find_outliers
 from snapreport.jobs.place_changes import followed, growth, line_of_growth, place_name
 from snapreport.jobs.rank_names import is_digest, missing_ranks, newest_of_each, stem
 from snapreport.jobs.rank_text import rank_ranges, ranks_text
+from snapreport.jobs.reduce import _clock
 from snapreport.jobs.roles import find_roles
 from snapreport.jobs.runs import Run
 from snapreport.jobs.slopes import fitted_lines, is_slope, robust_deviation
@@ -732,3 +734,87 @@ def test_sentences_of_digests_have_parts() -> None:
     for wrong in ({"number": 2**63}, {"number": -(2**63) - 1}, {"line": 2**63}):
         assert refused(["at ", event | wrong]) != ""
     assert refused(["at ", event | {"kind": 3}]) != ""
+
+
+def test_whether_clocks_can_be_compared() -> None:
+    def said(*ends: list[float], hosts: Sequence[str] = "abcdefgh", peak_us: int | None = 1) -> tuple[bool, str]:
+        digests = [SimpleNamespace(peak_us=peak_us, host=host) for host in hosts[: len(ends)]]
+        rows = [SimpleNamespace(packed=SimpleNamespace(step_ends=np.array(of, float))) for of in ends]
+        job: Any = SimpleNamespace(digests=digests, rows=rows)
+        found = _clock(job)
+        return found.comparable, str(found.sentence)
+
+    assert said([], [], peak_us=None) == (False, "The recordings have no times.")
+    assert said([], [], hosts="aa") == (True, "All ranks ran on one host: their times can be compared.")
+    assert not said([], [], hosts=("", ""))[0] and not said([], [], hosts="ab")[0]
+    few = "Hosts are unknown or differ, and too few steps were recorded to compare their clocks."
+    assert said([1, 2], [1]) == (False, few) == said([1], [1], peak_us=None)
+    # Half of the ranks, of which shorter series count: steps of 10 ms may end 5 ms apart.
+    even = [10_000.0, 20_000, 30_000]
+    assert said(even, [15_000, 25_000]) == (
+        True, "The same steps end within 5.0 ms on all ranks: their times can be compared.",
+    )  # fmt: skip
+    assert said(even, [15_001, 25_001]) == (
+        False, "The same steps end up to 5.0 ms apart, a step takes 10.0 ms: the clocks cannot be compared.",
+    )  # fmt: skip
+    assert said(even, even, [], [])[0] and not said(even, even, [], [], [], [])[0]
+    # Of steps of 100 µs a millisecond.
+    assert said([100, 200], [1100, 1200])[0] and not said([100, 200], [1101, 1201])[0]
+    assert said([1e6, 3e6], [4e6, 6e6])[1].startswith("The same steps end up to 3.0 s apart, a step takes 2.0 s:")
+    assert said(even, [1, float("nan"), 3])[1].startswith("Steps without times")
+
+
+def test_failures_of_ranks_in_words() -> None:
+    def said(*failures: tuple[int | None, int | None], comparable: bool = False, tried: int = 0) -> tuple[str, int]:
+        """Of ranks 10, 11, … by their steps and times; and how many rows the sentence is about."""
+        ooms = [
+            SimpleNamespace(row=row, oom=SimpleNamespace(step=step, us=us, tried=tried))
+            for row, (step, us) in enumerate(failures)
+        ]
+        clock = SimpleNamespace(comparable=comparable, sentence="The clocks.")
+        job: Any = SimpleNamespace(ooms=ooms, ranks=np.arange(10, 20), world=64, clock=clock)
+        found = _out_of_memory(job)
+        return str(found.text), len(found.rows)
+
+    assert said((5, 1), tried=MIB) == ("Rank 10 of 64 ran out of memory at step 5. A 1.00 MiB request failed.", 1)
+    assert said((None, 1)) == ("Rank 10 of 64 ran out of memory.", 1)
+    first = "Rank 10 of 64 ran out of memory first, at step 5."
+    assert said((5, 1), (5, 2), comparable=True) == (f"{first} 1 other rank followed.", 1)
+    assert said((None, 1), (5, 2), (5, 2), comparable=True) == (
+        "Rank 10 of 64 ran out of memory first. 2 other ranks followed.", 1,
+    )  # fmt: skip
+    assert said((5, None), (6, None), (6, None), comparable=True) == (
+        f"{first} 2 other ranks failed at later steps.",
+        3,
+    )
+    assert said((5, 1), (6, 2)) == (f"{first} 1 other rank failed at later steps.", 2)
+    unknown = "Which failed first is unknown. The clocks."
+    assert said((5, 1), (5, 2)) == (f"Ranks 10, 11 ran out of memory at step 5. {unknown}", 2)
+    assert said((5, 1), (5, 2), (6, 3)) == (f"Ranks 10–12 ran out of memory. {unknown}", 3)
+    assert said((5, 1), (None, 2)) == (f"Ranks 10, 11 ran out of memory. {unknown}", 2)
+
+
+def test_ranks_that_use_the_device_of_another() -> None:
+    def said(*ranks: tuple[str, int, dict[int, float]]) -> list[tuple[str, list[int]]]:
+        """By host, device, and MiB on other devices; all have 1,000 MiB on their own."""
+
+        def other(device: int, mib: float) -> Any:
+            return SimpleNamespace(device=device, kind="cuda", peak_allocated=int(mib * MIB))
+
+        digests = [
+            SimpleNamespace(
+                host=host, device=device, peak_allocated=1000 * MIB, devices=[other(*one) for one in more.items()]
+            )
+            for host, device, more in ranks
+        ]
+        job: Any = SimpleNamespace(digests=digests, ranks=np.arange(len(ranks)))
+        return [(str(one.text), one.rows) for one in _elsewhere(job)]
+
+    alone = ("a", 0, {})
+    assert said(alone, ("a", 1, {}), ("a", 2, {0: 19.9})) == []
+    ((text, rows),) = said(alone, ("a", 1, {0: 20, 7: 900}), ("a", 2, {0: 30}), ("b", 0, {}))
+    assert text.startswith("Ranks 1, 2 also allocated up to 30.0 MiB on cuda:0, where rank 0 works") and rows == [1, 2]
+    ((text, rows),) = said(alone, ("a", 1, {0: 20, 1: 900}))
+    assert text.startswith("Rank 1 also allocated 20.0 MiB on cuda:0, where rank 0 works") and rows == [1]
+    # Two ranks of one host's device 0 may be of two hosts.
+    assert said(alone, alone, ("a", 1, {0: 900})) == []

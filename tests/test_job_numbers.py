@@ -644,8 +644,13 @@ def test_ranks_without_steps_or_times_are_compared_by_the_share_of_their_trace()
     assert (axis.first[0], axis.last[-1], heat.scale, heat.origin_us) == (0, 999, 1, None)
     for metric, times in zip(METRICS, (1, 2, 3), strict=True):
         for row, quarters in enumerate(([10, 20, 30, 40], [1, 2, 3, 4])):
-            middle = [axis.cells[metric][row, at * len(axis.first) // 8] for at in (1, 3, 5, 7)]
-            assert middle == [1 + times * value for value in quarters]
+            cells = axis.cells[metric][row]
+            # A quarter of the trace is 250 thousandths.
+            of_columns = [
+                max(of for at, of in enumerate(quarters) if 250 * at <= last and 250 * at + 249 >= first)
+                for first, last in zip(axis.first.tolist(), axis.last.tolist(), strict=True)
+            ]
+            assert cells.tolist() == [1 + times * value for value in of_columns]
     assert heat_of(of_curves({}, {"event": ([5], [5], [7])})).axes[0].cells["allocated"].max(axis=1).tolist() == [0, 8]
 
 

@@ -39,10 +39,7 @@ def device_imbalance(context: AdviceContext) -> Advice | None:
     mean = sum(others) / len(others)
     if timeline.peak_bytes < FAR_ABOVE * mean:
         return None
-    each = [
-        sentence("{} {}", device_part(timeline.kind, device), bytes_part(size))
-        for device, size in sorted(peaks.items())
-    ]
+    each = [sentence("{} {}", device_part(timeline.kind, device), bytes_part(size)) for device, size in peaks.items()]
     what = "Peaks with the request that failed" if context.is_cut_off else "Peaks"
     listed = sentence("{what}: {each}.", what=what, each=joined(each, ", "))
     gathers = context.frames(r"torch/nn/parallel/(scatter_gather|comm|_functions)\.py \w*gather\w*$")

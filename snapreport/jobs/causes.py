@@ -89,7 +89,7 @@ class Comparison:
         described = {int(stack.identity, 16): stack for stack in self.digest.stacks}
         self.stacks = [described.get(number, stack) for number, stack in zip(stack_ids.tolist(), stacks, strict=True)]
         self.category = np.array([stack.category for stack in self.stacks], dtype=object)
-        self.is_named = (stack_ids != int(EMPTY, 16)) & (self.category != "workspace")
+        self.is_named = stack_ids != int(EMPTY, 16)
         self.is_state = np.isin(self.category, _STATE)
         self.more = self.most - self.expected
         self.peak = float(self.digest.peak_allocated)
@@ -121,8 +121,6 @@ def find_cause(
     rows: list[Row], stack_ids: np.ndarray, stacks: list[DigestStack], outlier: Outlier, group: Group
 ) -> Cause | None:
     """The cause of an outlier's excess; None where the ratios prove none. ``stack_ids``, ``stacks``: of ``Job``."""
-    if len(group.rows) < 3:
-        return None
     compared = Comparison(rows, stack_ids, stacks, outlier, group)
     if not compared.is_change.any():
         return None

@@ -40,7 +40,7 @@ def time_curve(timeline: DeviceTimeline, points: int = POINTS) -> DigestCurve:
     first, last = int(clock[0]), int(clock[-1])
     columns = min(points, last - first + 1)
     edges = first + (np.arange(columns + 1) * (last - first + 1)) // columns
-    at = np.searchsorted(clock, edges, "left").astype(np.int64)
+    at = np.searchsorted(clock, edges, "left")
     # Index s of the curves is the state after event s - 1: a column begins with the state before its first event.
     return _highest(timeline, edges[:-1], edges[1:] - 1, at[:-1], at[1:] + 1)
 
@@ -57,13 +57,13 @@ def _highest(
     values = {
         "allocated": timeline.allocated,
         "reserved": timeline.reserved,
-        "unused": np.maximum(timeline.reserved - timeline.allocated, 0),
+        "unused": timeline.reserved - timeline.allocated,
     }
     # maximum.reduceat takes pairs: [begin, end), and the gap between two columns, which is dropped.
     pairs = np.column_stack((begin, end)).ravel()
 
     def reduced(curve: np.ndarray) -> np.ndarray:
         padded = np.append(curve, curve[-1])
-        return np.maximum(np.maximum.reduceat(padded, pairs)[::2], 0).astype(np.int64)
+        return np.maximum(np.maximum.reduceat(padded, pairs)[::2], 0)
 
     return DigestCurve(first, last, {metric: reduced(curve) for metric, curve in values.items()})

@@ -55,8 +55,6 @@ def find_groups(
     ``parameters``: Float64, bytes of parameters, gradients and optimizer state in them; ``failed``: Boolean, ranks that
     ran out of memory; ``unnamed``: Boolean, the column of ``stacks`` without a stack trace. Rows are in rank order.
     """
-    if not len(totals):
-        return []
     failed = np.zeros(len(totals), bool) if failed is None else failed
     unnamed = np.zeros(stacks.shape[1], bool) if unnamed is None else unnamed
     groups = [

@@ -139,5 +139,5 @@ def _fill(axis: HeatAxis, row: int, curve: DigestCurve, first: np.ndarray, last:
     for metric, cells in axis.cells.items():
         values = np.append(curve.values[metric], 0)
         # reduceat takes [begin, end) and the gap between two intervals; intervals may overlap.
-        highest = np.maximum.reduceat(values, np.minimum(pairs, len(values) - 1))[::2]
+        highest = np.maximum.reduceat(values, pairs)[::2]
         cells[row, has] = 1 + np.minimum(-(-highest // scale), MOST_LEVEL)

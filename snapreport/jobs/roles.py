@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from operator import itemgetter
+
 import numpy as np
 
 from snapreport.jobs.slopes import is_slope
@@ -64,20 +66,17 @@ def _adopted(roles: list[list[int]], stacks: np.ndarray, totals: np.ndarray, par
     The first and last rank of the job stay alone if they have additional parameters or the rest has a slope: they have
     the embedding and the head.
     """
-    large = [rows for rows in roles if len(rows) >= 3]
     alone = [rows[0] for rows in roles if len(rows) == 1]
-    if not large or not alone:
-        return roles
     kept = [list(rows) for rows in roles if len(rows) > 1]
     for row in alone:
-        best, best_missing = None, 1.0
+        likely = []
         for rows in (rows for rows in kept if len(rows) >= 3):
             typical = np.median(stacks[rows], axis=0)
             missing = typical[stacks[row] == 0].sum() / max(typical.sum(), 1.0)
             # A rank that ran out of memory may have been between two steps: it has more bytes, and lacks stacks.
-            is_like = missing < UNSHARED or totals[row] > np.median(totals[rows])
-            if is_like and (missing < best_missing or best is None):
-                best, best_missing = rows, missing
+            if missing < UNSHARED or totals[row] > np.median(totals[rows]):
+                likely.append((float(missing), rows))
+        best = min(likely, key=itemgetter(0))[1] if likely else None
         if best is None or (row in (0, len(totals) - 1) and _is_end_role(row, best, totals, parameters)):
             kept.append([row])
         else:
@@ -98,7 +97,7 @@ def _joined_outliers(
     for rows in [rows for rows in kept if len(rows) >= 2]:
         if _is_regular(rows) and not failed[rows].all():
             continue
-        best, best_missing = None, 1.0
+        likely = []
         for others in kept:
             if others is rows or len(rows) > (len(rows) + len(others)) // 4:
                 continue
@@ -113,9 +112,10 @@ def _joined_outliers(
             )
             is_like = (missing < UNSHARED) | failed[rows] | is_one
             is_like &= (totals[rows] > usual) & (more <= PARAMETER_SHARE * usual)
-            if is_like.all() and (best is None or missing.max() < best_missing):
-                best, best_missing = others, float(missing.max())
-        if best is not None:
+            if is_like.all():
+                likely.append((float(missing.max()), others))
+        if likely:
+            best = min(likely, key=itemgetter(0))[1]
             best += rows
             best.sort()
             kept = [others for others in kept if others is not rows]

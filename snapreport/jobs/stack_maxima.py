@@ -20,7 +20,7 @@ def stack_maxima(allocations: pl.DataFrame, events: int) -> pl.DataFrame:
     table = allocations.filter(~is_workspace).select("stack", "size", "alloc_event", "free_event")
     begin = table["alloc_event"].to_numpy().astype(np.int64)
     end = table["free_event"].to_numpy().astype(np.int64)
-    stack, size = table["stack"].to_numpy(), table["size"].to_numpy().astype(np.int64)
+    stack, size = table["stack"].to_numpy(), table["size"].to_numpy()
     is_freed = end >= 0
     at = np.concatenate((begin, end[is_freed]))
     changes = pl.DataFrame({

@@ -19,6 +19,7 @@ import snapreport
 from snapreport.findings.model import Finding
 from snapreport.findings.run import findings
 from snapreport.findings.saving import bytes_over_time, share_of_lives, share_with_cost
+from snapreport.findings.selection import LONGEST, select
 from snapreport.number_format import arrow_text
 from snapreport.snapshot import Snapshot
 
@@ -143,3 +144,22 @@ def test_a_share_leaves_as_much_as_the_change_it_stands_for(
     share, highest, event = share_of_lives(timeline, rows, starts)
     assert share == pytest.approx(greatest(without))
     assert (highest, event) == (max(without), without.index(max(without)) - 1)
+
+
+def test_what_needs_a_term_each_leaves_a_query_first(tmp_path: Path) -> None:
+    """A recurrent network's backward pass makes tensors, together more than its activations, half of which are of no
+    other size, line or life than the others.
+    """
+    script, engine = Script(), ("/env/torch/autograd/graph.py", "_engine_run_backward")
+    for layer in range(3):
+        script.alloc("activation", (40 + layer) * MIB, ("/app/model.py", f"layer{layer}"))
+    for _ in range(600):
+        script.alloc("of a time step", MIB, engine)
+        script.alloc("gradient", MIB, engine)
+    (tmp_path / "steps.pickle").write_bytes(pickle.dumps(script.raw()))
+    timeline = snapreport.load(tmp_path / "steps.pickle").timeline(0)
+    table = timeline.allocations
+    mask = np.array([script.tags[address] != "gradient" for address in table["addr"]])
+    query, chosen = select(timeline, mask)
+    assert len(query) <= LONGEST
+    assert int(table["size"].filter(chosen).sum()) == (40 + 41 + 42) * MIB

@@ -90,8 +90,9 @@ def is_inner(freed: str) -> pl.Expr:
 class WaitingGraphs(Struct, frozen=True):
     """Graphs of several forward passes that are alive at the peak.
 
-    mask: Bool per allocation, activations of the lines that made some in each of them. passes: how many, 1 where there
-    is only one. failed: memory ran out before any backward pass; else one backward pass frees them all.
+    mask: Bool per allocation, activations of the lines that made some in each of them; none in a stage of a pipeline,
+    which holds several micro-batches by design. passes: how many, 1 where there is only one. failed: memory ran out
+    before any backward pass; else one backward pass frees them all.
     """
 
     mask: np.ndarray
@@ -118,7 +119,7 @@ def waiting_graphs(context: AdviceContext) -> WaitingGraphs:
     rows = rows[born_in(context)[rows] == before]
     ooms = [event for event in context.timeline.oom_events if event >= context.event and begun[event] == before]
     if ooms:
-        rows = rows[context.freed[rows] > ooms[0]]
+        rows, losses = rows[context.freed[rows] > ooms[0]], 0
         if context.occurs(context.frames(_PIPELINE)):
             return nothing
     else:
@@ -126,9 +127,7 @@ def waiting_graphs(context: AdviceContext) -> WaitingGraphs:
         rows = rows[(freed_in(context)[rows] == last) & context.is_freed[rows]]
         if not _freed_by_backward(context, rows):
             return nothing
-        # It begins with one loss: a stage of a pipeline holds several micro-batches, and gets their gradients.
-        if (is_alloc & context.functions(_ROOT)[stack] & (begun == last)).sum() != 1:
-            return nothing
+        losses = int((is_alloc & context.functions(_ROOT)[stack] & (begun == last)).sum())
     outside = np.cumsum(is_alloc & ~context.without_python[stack] & ~context.phases.runs(FORWARD)[stack])
     table = context.table(rows, stretch=outside[context.born[rows]])
     lines = table.group_by("stack").agg(pl.col("size").sum(), passes=pl.col("stretch").n_unique().cast(pl.Int64))
@@ -146,6 +145,9 @@ def waiting_graphs(context: AdviceContext) -> WaitingGraphs:
     shared = int(table.filter(pl.col("stretch") < begins)["size"].sum())
     if not ooms and shared >= _SHARED * int(lines["size"].sum()):
         return nothing
+    # One loss begins it: a stage of a pipeline has one for each micro-batch, or gets their gradients.
+    if not ooms and losses != 1:
+        return WaitingGraphs(context.marked(), passes) if passes > MOST_PASSES else nothing
     # The same lines in every step: one step alone would leave the peak of the next.
     mask = context.category("activation") & is_among(context.stack, repeated) & context.is_traced
     return WaitingGraphs(mask | _read_by(context, rows, passes), passes, bool(ooms))
@@ -156,7 +158,7 @@ def waiting_passes(context: AdviceContext) -> int:
     of a solver, whose steps are layers.
     """
     waiting = waiting_graphs(context)
-    is_solver = waiting.passes > MOST_PASSES and not waiting.failed
+    is_solver = waiting.passes > MOST_PASSES and waiting.mask.any() and not waiting.failed
     if is_solver and not has_losses(context, waiting.mask & context.at_peak, waiting.passes):
         return 1
     return waiting.passes
@@ -267,9 +269,15 @@ def saved_for_backward(context: AdviceContext) -> np.ndarray:
 @remembered
 def unknown_of_a_step(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: of unknown category, made by the program and freed with the next backward pass at the
-    latest, as what a loss or a function outside of any module computes.
+    latest, as what a loss or a function outside of any module computes. Not by lines that run before the first of
+    several forward passes alone, and prepare data.
     """
     made = context.traced("unknown") & context.has_python
+    lasts = np.full(len(context.calls), -1)
+    np.maximum.at(lasts, context.stack, context.born)
+    first = forward_births(context)[:1].max(initial=0)
+    if backward_passes(context)[-1] > 1:
+        made &= (lasts[context.stack] > first) | (context.freed > first)
     events = context.timeline.events["stack"].to_numpy()
     found = made & context.is_freed & (freed_in(context) <= born_in(context) + 1)
     if context.is_cut_off:

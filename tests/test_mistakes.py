@@ -81,6 +81,10 @@ CASES = [
     ("never_reset", "cpu", "collected-outputs"),  # all of them sorted after each epoch
     ("resumed", "delete", "loaded-checkpoint"),  # beside a state that was loaded and is in use
     ("resumed", "host", "loaded-checkpoint"),
+    ("retrieved", "chunks", "score-chunks"),
+    ("recall", "chunks", "score-chunks"),  # in training, and of vectors with themselves
+    ("packed", "half", "accumulation"),  # no query is short enough for all that the engine makes
+    ("adapted", "drop", "collected-weights"),  # with their gradients
 ]
 RECORDED = Path(__file__).parent / "recordings" / "mistakes"
 MIB = 1 << 20
@@ -594,10 +598,12 @@ def test_recorded_mistakes_come_first(name: str, rule: str) -> None:
 @pytest.mark.parametrize(
     ("name", "rule", "measured"),
     [
+        ("adapted", "collected-weights", 125_952_040),  # models in a list, with their gradients
         ("discrepancy", "distance-matrix", 25_047_816),  # x·y is there only while distances are computed
         ("generated", "no-grad", 75_990_320),  # a container in another one: the outer one holds the input
         ("neighbourhoods", "checkpointing", 459_344_184),  # a function is the layer
         ("read_again", "full-logits", 71_315_520),  # logits that grow with the text are no cache
+        ("retrieved", "score-chunks", 101_847_040),
         ("smoothed", "one-hot", 555_259_944),
         ("transcripts", "retained-graphs", 148_297_568),  # convolutions without cuDNN unfold in their own line
     ],
@@ -619,6 +625,10 @@ def test_outputs_of_layers_in_a_list_are_no_graph_that_nothing_uses() -> None:
 
 def test_weights_that_are_joined_do_not_halve_with_the_batch() -> None:
     assert "accumulation" not in advice(snapreport.load(RECORDED / "penalised.pickle.xz"))
+
+
+def test_a_matrix_that_is_made_before_the_first_pass_is_no_batch() -> None:
+    assert "accumulation" not in advice(snapreport.load(RECORDED / "citations_dense.pickle.xz"))
 
 
 def test_a_leak_that_has_ended_and_added_little_does_not_come_first() -> None:

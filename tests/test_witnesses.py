@@ -58,6 +58,7 @@ CAUSES = {
     "predictions": "collected-outputs LeakEvidence",
     "queue": "no-grad",
     "queued": "prefetched-batches",
+    "recall": "score-chunks",
     "regression": "broadcast",
     "replaced": "second-model",
     "retried": "OomEvidence exception-holds",
@@ -206,6 +207,10 @@ def test_only_optimizers_with_a_fused_kernel_are_told_to_use_it(
     assert (finding.evidence["saving"]["fraction"] < 1) == (
         line != "optimizer = torch.optim.SGD(parameters, fused=True)"
     )
+
+
+def test_scores_of_an_evaluation_do_not_halve_with_the_batch() -> None:
+    assert not {"accumulation", "distance-chunks"} & {labels(finding) for finding in found("recall")}
 
 
 def test_layers_of_a_pass_that_fails_are_no_leak() -> None:

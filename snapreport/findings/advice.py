@@ -31,7 +31,7 @@ from snapreport.findings.frozen_base import frozen_base
 from snapreport.findings.full_logits import full_logits
 from snapreport.findings.model import FindingKind
 from snapreport.findings.one_hot import one_hot, one_hot_inputs
-from snapreport.findings.outer_product import broadcast, distance_chunks, distance_matrix, triplet_chunks
+from snapreport.findings.outer_product import broadcast, distance_chunks, distance_matrix, score_chunks, triplet_chunks
 from snapreport.findings.prefetched_batches import prefetched_batches
 from snapreport.findings.remedy_place import remedy_place
 from snapreport.findings.resident_data import data_on_device
@@ -46,8 +46,8 @@ Rule = Callable[[AdviceContext], Advice | None]
 RULES: tuple[Rule, ...] = (
     # Mistakes that one line mends: what an expert looks for first.
     broadcast, one_hot, one_hot_inputs, collected_outputs, exception_holds, expanded_mask, full_logits,
-    distance_matrix, distance_chunks, triplet_chunks, data_on_device, prefetched_batches, frozen_base, cast_on_device,
-    collected_weights, weight_copies,
+    distance_matrix, distance_chunks, score_chunks, triplet_chunks, data_on_device, prefetched_batches, frozen_base,
+    cast_on_device, collected_weights, weight_copies,
     *ATTENTION_RULES,
     *INFERENCE_RULES,
     *OPTIMIZER_RULES,

@@ -25,6 +25,7 @@ from snapreport.findings.graphs import (
 )
 from snapreport.findings.layer_count import layer_count
 from snapreport.findings.mixed_precision import mixed_precision
+from snapreport.findings.outer_product import scores_of_pairs
 from snapreport.findings.remedy_time import computed_again
 from snapreport.findings.repeated_layers import repeated_layers
 from snapreport.findings.resident_data import resident_data
@@ -289,6 +290,7 @@ def batch_sized(context: AdviceContext) -> np.ndarray:
     # Inputs that stay allocated over more backward passes than those of one batch are no batch.
     lasting = context.traced("input") & (freed_in(context) - born_in(context) >= MOST_PASSES)
     grows &= ~(_kept_over_steps(context) | resident_data(context) | collections(context) | lasting)
+    grows &= ~scores_of_pairs(context)  # of an evaluation
     weights = context.category("parameter")
     joined = context.bytes_at_peak(weights)
     # A single weight is as large as all: an image that is optimized, and what is computed of it.

@@ -65,6 +65,7 @@ _CAUSES = {
     "full-logits": ("Logits of unused positions hold", "select the positions before the last layer"),
     "distance-matrix": ("Differences of all pairs of vectors hold", "use `torch.cdist`"),
     "distance-chunks": ("Distances of all vectors to all others hold", "compute them in chunks of rows"),
+    "score-chunks": ("Scores of all vectors with all others hold", "compute them in chunks of rows"),
     "triplet-chunks": ("Tensors of all triplets of a batch hold", "compute them in chunks of anchors"),
     "collected-weights": ("Trained copies of a model hold", "keep their weights on the CPU"),
     "weight-copies": ("Copies of the weights hold", "keep them on the CPU"),

@@ -13,7 +13,7 @@ from snapreport.findings.graphs import born_in, freed_in
 from snapreport.findings.saving import bytes_of_spans, bytes_over_time, share_with_cost
 from snapreport.integers import is_among
 from snapreport.sentence import sentence
-from snapreport.timeline.phases import FORWARD, OPTIMIZER_STEP
+from snapreport.timeline.phases import BACKWARD, FORWARD, OPTIMIZER_STEP
 
 _ELEMENT_SIZES, _TYPES = (4, 2), (1, 2, 4, 8)
 LAYER = (
@@ -26,6 +26,7 @@ _NEIGHBOURS = 8
 _LEAST_DEPTH, _MOST_DEPTH = 8, 4096
 _FEWEST_VECTORS = 64
 _TRIPLETS = r"(?i)triplet"
+_INDEX = 8  # bytes of a number that argmax() or topk() returns
 _IN_SUM = 2
 """Allocations from a difference on, its square and its sum, in which the remedy computes x·y."""
 DISTANCE_CHUNKS = 8
@@ -226,6 +227,83 @@ def distance_chunks(context: AdviceContext) -> Advice | None:
         1 - 1 / DISTANCE_CHUNKS,
         line=f"nearest = torch.cat([distances(part, y).argmin(1) for part in x.chunk({DISTANCE_CHUNKS})])",
     )
+
+
+@remembered
+def scores_of_pairs(context: AdviceContext) -> np.ndarray:
+    """Bool per allocation: ``(queries @ documents.T).topk(k)`` without a backward pass: a product of N times D and M
+    times D numbers outside of any layer, and what is as large, of which the program uses the best of each row alone.
+    """
+    every = births(context)
+    rows, size, stack = every.rows, every.size, every.stack
+    function, mask = context.function[stack], np.zeros(len(context.size), bool)
+    by_backward = (context.freed < len(context.timeline.events)) & (context.free_stack == 0)
+    by_backward |= context.phases.runs(BACKWARD)[context.free_stack]
+    large = context.by_program[stack] & ~every.forward & (size >= _MIN_BYTES) & ~by_backward[rows]
+    # One line may multiply, scale, and take a softmax, of which the best are taken.
+    first = np.maximum.accumulate(np.where(np.diff(size, prepend=-1) != 0, np.arange(len(size)), 0))
+    ends = np.flatnonzero(large & (np.diff(size, append=-1) != 0))
+    passes = np.cumsum(every.forward)[ends]
+    for one, whole in np.unique(np.stack((stack[ends], size[ends])), axis=1).T.tolist():
+        mine = (stack[ends] == one) & (size[ends] == whole)
+        at, row = int(ends[mine][0]), int(rows[first[ends[mine][0]]])
+        # A line that runs again before the next forward pass computes in chunks already.
+        if (np.diff(passes[mine]) == 0).any() or _is_sum_of_norms(context, row, whole):
+            continue
+        after = slice(at + 1, at + 1 + _NEIGHBOURS)
+        if _has_best(context, row, size[after][function[after] == function[at]]):
+            of_function = (context.function == function[at])[context.stack]
+            mask |= of_function & context.as_large(whole) & (context.born >= 0)
+    return mask
+
+
+def score_chunks(context: AdviceContext) -> Advice | None:
+    """Scores of all pairs, of which a loop over parts of one side need not make all at once."""
+    mask = scores_of_pairs(context)
+    if not (bytes_ := context.much_at_peak(mask)):
+        return None
+    return Advice(
+        "score-chunks",
+        "Compute scores in chunks of rows",
+        [
+            sentence(
+                "Scores of all vectors with all others hold {}, from {}, and the best of each row are used. With "
+                "{DISTANCE_CHUNKS} chunks, those of one are allocated at a time.",
+                context.share(bytes_),
+                context.first_line(mask),
+                DISTANCE_CHUNKS=DISTANCE_CHUNKS,
+            ),
+        ],
+        "Tensor.chunk()",
+        "https://docs.pytorch.org/docs/stable/generated/torch.chunk.html",
+        mask,
+        1 - 1 / DISTANCE_CHUNKS,
+        effort=ONE_LINE,
+        line=f"best = [(part @ documents.T).topk(k) for part in queries.chunk({DISTANCE_CHUNKS})]",
+    )
+
+
+def _has_best(context: AdviceContext, row: int, best: np.ndarray) -> bool:
+    """Whether an allocation is a product of two tensors of vectors, not a list that is joined, and ``best``, the sizes
+    of what follows, has one of the index of the best score of each row, or of some scores and their indices.
+    """
+    whole, born = int(context.size[row]), context.born[row]
+    alive = (context.born < born) & (context.freed > born) & ~context.category("parameter", "optimizer state")
+    factors, counts = np.unique(context.size[alive & (context.size < whole)], return_counts=True)
+    best = best[2 * best <= whole]
+    if (factors * counts >= whole).any():
+        return False
+    for bytes_of in _ELEMENT_SIZES:
+        scores = best[:-1][best[1:] * bytes_of == best[:-1] * _INDEX] // bytes_of
+        for one in factors.tolist():
+            depths = np.rint(np.sqrt(factors / whole * one / bytes_of)).astype(np.int64)
+            depths = np.clip(depths, _LEAST_DEPTH, _MOST_DEPTH)
+            rows = one // (bytes_of * depths)
+            is_product = (rows * depths * bytes_of == one) & (factors * rows == depths * whole)
+            rows = rows[is_product & (rows >= _FEWEST_VECTORS)]
+            if np.isin(rows * _INDEX, best).any() or (scores[:, None] % rows == 0).any():
+                return True
+    return False
 
 
 @remembered

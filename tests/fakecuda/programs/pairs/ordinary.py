@@ -1,5 +1,6 @@
 """Programs that people write on any day: layers that read all before them, attention to neighbours in a function, a
-search for the learning rate, a comparison of all queries with all documents, and a penalty on all weights.
+search for the learning rate, comparisons of all with all, a penalty on all weights, texts without padding, and models
+that are adapted to each sample.
 """
 
 from __future__ import annotations
@@ -94,14 +95,83 @@ def rates() -> None:
         turn(1e-4)
 
 
-@program()
+@program(chunks="score-chunks")
 def retrieved() -> None:
     """The best documents for each query: vectors are collected as they should be, and all scores made at once."""
     net = nn.Sequential(nn.Linear(768, 768), nn.GELU(), nn.Linear(768, 256)).to(DEVICE).eval()
     with torch.no_grad():
         documents = torch.cat([functional.normalize(net(floats(2048, 768))) for _ in range(10)])
         queries = torch.cat([functional.normalize(net(floats(1024, 768))) for _ in range(6)])
-        (queries @ documents.T).topk(10, dim=1)
+        for part in queries.chunk(8 if REMEDY == "chunks" else 1):
+            (part @ documents.T).topk(10, dim=1)
+
+
+@program(chunks="score-chunks")
+def recall() -> None:
+    """Whether the nearest of all other vectors has the same label, after each epoch."""
+    net = nn.Sequential(nn.Linear(512, 1024), nn.ReLU(), nn.Linear(1024, 128)).to(DEVICE)
+    step = torch.optim.Adam(net.parameters())
+    for _ in range(2):
+        for _ in range(2):
+            one, near, far = (functional.normalize(net(floats(256, 512))) for _ in range(3))
+            (0.2 + (one - near).square().sum(1) - (one - far).square().sum(1)).relu().mean().backward()
+            step.step()
+            step.zero_grad()
+        with torch.no_grad():
+            vectors = torch.cat([functional.normalize(net(floats(512, 512))) for _ in range(14)])
+            labels, right = integers(len(vectors)), 0
+            for rows in torch.arange(len(vectors), device=DEVICE).chunk(8 if REMEDY == "chunks" else 1):
+                scores = vectors[rows] @ vectors.T
+                scores[torch.arange(len(rows)), rows] = -1
+                right += (labels[scores.argmax(1)] == labels[rows]).sum()
+
+
+@program(half="accumulation")
+def packed() -> None:
+    """Each time step of an LSTM has texts of its own number: what the engine makes has hundreds of sizes."""
+    table, rnn = nn.Embedding(8000, 128).to(DEVICE), nn.LSTM(128, 256, batch_first=True, bidirectional=True).to(DEVICE)
+    head = nn.Linear(512, 20).to(DEVICE)
+    step = torch.optim.Adam([*table.parameters(), *rnn.parameters(), *head.parameters()])
+    for number in range(3):
+        lengths = torch.tensor([60, *((20 + 7 * i + number) % 60 + 1 for i in range(63))])
+        for ids, each in zip(halves(integers(64, 60)), lengths.chunk(2 if REMEDY == "half" else 1), strict=True):
+            texts = nn.utils.rnn.pack_padded_sequence(table(*ids), each, batch_first=True, enforce_sorted=False)
+            hidden, _ = nn.utils.rnn.pad_packed_sequence(rnn(texts)[0], batch_first=True)
+            logits = head(hidden)
+            functional.cross_entropy(logits.flatten(0, 1), integers(len(logits) * logits.shape[1])).backward()
+        step.step()
+        step.zero_grad()
+
+
+@program(drop="collected-weights")
+def adapted() -> None:
+    """Each sample adapts a copy of the model, which a list keeps with its gradients."""
+    base = nn.Sequential(*(nn.Linear(1024, 1024) for _ in range(6))).to(DEVICE)
+    results = []
+    for _ in range(6):
+        model = copy.deepcopy(base)
+        step = torch.optim.SGD(model.parameters(), 0.001, momentum=0.9)
+        for _ in range(2):
+            step.zero_grad()
+            model(floats(32, 1024)).softmax(1).square().sum().backward()
+            step.step()
+        with torch.no_grad():
+            results.append((model(floats(1, 1024)).argmax(), None if REMEDY == "drop" else model))
+
+
+@program()
+def citations_dense() -> None:
+    """A graph network with a dense matrix of all pairs of nodes, which takes most memory while it is made."""
+    matrix = torch.zeros(6000, 6000, device=DEVICE) + torch.eye(6000, device=DEVICE)
+    degree = matrix.sum(1).rsqrt()
+    matrix = degree[:, None] * matrix * degree
+    nodes, labels = floats(6000, 500), integers(140)
+    first, last = nn.Linear(500, 128).to(DEVICE), nn.Linear(128, 16).to(DEVICE)
+    step = torch.optim.Adam([*first.parameters(), *last.parameters()])
+    for _ in range(5):
+        step.zero_grad()
+        functional.cross_entropy((matrix @ last((matrix @ first(nodes)).relu()))[:140], labels).backward()
+        step.step()
 
 
 @program()

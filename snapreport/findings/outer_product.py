@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from snapreport.findings.advice_births import LINEAR, births
-from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, remembered
+from snapreport.findings.advice_context import MIN_SHARE, ONE_LINE, Advice, AdviceContext, remembered
 from snapreport.findings.graphs import born_in, freed_in
 from snapreport.findings.saving import bytes_of_spans, bytes_over_time, share_with_cost
 from snapreport.integers import is_among
@@ -244,7 +244,10 @@ def scores_of_pairs(context: AdviceContext) -> np.ndarray:
     first = np.maximum.accumulate(np.where(np.diff(size, prepend=-1) != 0, np.arange(len(size)), 0))
     ends = np.flatnonzero(large & (np.diff(size, append=-1) != 0))
     passes = np.cumsum(every.forward)[ends]
-    for one, whole in np.unique(np.stack((stack[ends], size[ends])), axis=1).T.tolist():
+    # A few dozen at most are each worth advice where the whole trace is highest.
+    highest = context.alive_at(context.timeline.peak_event)[rows[ends]]
+    worth = ends[highest & (size[ends] >= MIN_SHARE * context.timeline.peak_bytes)]
+    for one, whole in np.unique(np.stack((stack[worth], size[worth])), axis=1).T.tolist():
         mine = (stack[ends] == one) & (size[ends] == whole)
         at, row = int(ends[mine][0]), int(rows[first[ends[mine][0]]])
         # A line that runs again before the next forward pass computes in chunks already.

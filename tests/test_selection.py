@@ -109,21 +109,28 @@ def test_neighbouring_stacks_are_one_range(snapshot: Snapshot) -> None:
         assert query.count("stack:") <= 1 and "event:" not in query and (selected(snapshot, query) == mask).all()
 
 
-def test_a_query_that_is_too_long_selects_the_most_bytes(snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Half of the lines and sizes, those with fewest bytes, are left out until it is short enough."""
+def test_a_query_that_is_too_long_leaves_out_what_holds_least(
+    snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lines and sizes with the fewest bytes over their lives, for each of their terms: one for all, or one each."""
     monkeypatch.setattr(selection, "LONGEST", 150)
     table, rng = snapshot.allocations(0), np.random.default_rng(6)
     mask = rng.random(len(table)) < 0.4
     query, chosen = select(snapshot.timeline(0), mask)
     assert len(query_of(snapshot.timeline(0), mask)) > 150 >= len(query) and (selected(snapshot, query) == chosen).all()
-    sums: dict[tuple[int, int], int] = {}
-    for stack, size in table.filter(mask).select("stack", "size").rows():
-        sums[stack, size] = sums.get((stack, size), 0) + size
-    left = sorted(sums, key=lambda key: (sums[key], key), reverse=True)
-    keys = table.select("stack", "size").rows()
-    while len(query_of(snapshot.timeline(0), expected := mask & np.array([key in left for key in keys]))) > 150:
-        left = left[: len(left) // 2]
-    assert (chosen == expected).all()
+    groups: dict[tuple[int, int], list[int]] = {}
+    for row, key in enumerate(table.select("stack", "size").rows()):
+        groups.setdefault(key, []).append(row)
+    last, (born, freed) = len(snapshot.events(0)), table.select("alloc_event", "free_event").to_numpy().T
+    worth: dict[bool, list[float]] = {True: [], False: []}
+    for (_, size), rows in groups.items():
+        wanted = [row for row in rows if mask[row]]
+        if wanted:
+            assert len({bool(chosen[row]) for row in wanted}) == 1
+            held = sum(size * int((freed[row] if freed[row] >= 0 else last) - born[row]) for row in wanted)
+            worth[bool(chosen[wanted[0]])].append(held / (1 if wanted == rows else len(wanted)))
+    assert min(worth[True], default=np.inf) >= max(worth[False]) * (1 - 1e-9)
+    assert not (chosen & ~mask).any()
 
 
 def test_a_query_that_is_short_selects_all(snapshot: Snapshot) -> None:

@@ -34,9 +34,8 @@ def select(timeline: DeviceTimeline, mask: np.ndarray, functions: Sequence[str] 
     rows = table.select("stack", "size", byte_events=byte_events)
     while len(query) > LONGEST and mask.any():
         groups = rows.with_columns(chosen=pl.Series(mask)).group_by("stack", "size")
-        sums = groups.agg(pl.col("byte_events", "chosen").sum(), is_whole=pl.col("chosen").all()).filter(
-            pl.col("chosen") > 0
-        )
+        mine = pl.col("byte_events").filter("chosen").sum()
+        sums = groups.agg(mine, pl.col("chosen").sum(), is_whole=pl.col("chosen").all()).filter(pl.col("chosen") > 0)
         terms = pl.when("is_whole").then(1).otherwise("chosen")
         remaining = sums.sort(pl.col("byte_events") / terms, "stack", "size")[max(1, len(sums) // 4) :]
         left = rows.join(

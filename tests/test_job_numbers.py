@@ -17,9 +17,11 @@ import polars as pl
 import pytest
 
 from snapreport.errors import SnapshotError
+from snapreport.jobs import headline
 from snapreport.jobs.cause_text import cause_json, cause_sentence
 from snapreport.jobs.causes import Cause
 from snapreport.jobs.curves import event_curve, step_curve, time_curve
+from snapreport.jobs.digest import _step_at, _time_at
 from snapreport.jobs.digest_format import MAGIC, pack, unpack
 from snapreport.jobs.digest_model import METRICS, DigestCurve, _curve, _sentence
 from snapreport.jobs.groups import Group, find_groups
@@ -823,3 +825,31 @@ def test_ranks_that_use_the_device_of_another() -> None:
     assert text.startswith("Rank 1 also allocated 20.0 MiB on cuda:0, where rank 0 works") and rows == [1]
     # Two ranks of one host's device 0 may be of two hosts.
     assert said(alone, alone, ("a", 1, {0: 900})) == []
+
+
+def test_the_step_and_the_time_of_an_event() -> None:
+    steps = [(3, 2, 4), (4, 5, 5), (6, 9, 11)]  # number, first and last event
+    table = pl.DataFrame(steps, schema=["step", "first_event", "last_event"], orient="row")
+    line: Any = SimpleNamespace(steps=table, events=pl.DataFrame({"time_us": list(range(100, 113))}))
+    expected = [None, None, 3, 3, 3, 4, None, None, None, 6, 6, 6, None]
+    assert [_step_at(line, event) for event in range(13)] == expected
+    assert [_time_at(line, event) for event in (-1, 0, 12, 13)] == [None, 100, 112, None]
+
+
+def test_leaks_of_fewer_than_half_of_the_ranks_come_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    def said(*leaks: tuple[str, str, list[int]], outliers: Sequence[int] = (), failed: bool = False) -> list[str]:
+        merged = [
+            SimpleNamespace(rows=rows, finding=SimpleNamespace(kind=kind, severity=severity, title=f"{kind} {number}"))
+            for number, (kind, severity, rows) in enumerate(leaks)
+        ]
+        monkeypatch.setattr(headline, "merged_findings", lambda job: merged)
+        job: Any = SimpleNamespace(
+            outliers=[SimpleNamespace(row=row) for row in outliers], rows=range(6), ranks=np.arange(6), world=6
+        )
+        return [str(one.text) for one in headline._leaks(job, failed=failed)]
+
+    two = ("leak", "warning", [1, 2])
+    assert said(two) == ["On 2 of 6 ranks: leak 0."] == said(two, outliers=[1, 5])
+    assert said(("leak", "warning", [1, 2, 3])) == [] == said(two, failed=True) == said(two, outliers=[1, 2, 5])
+    assert said(("leak", "info", [1])) == [] == said(("peak", "warning", [1]))
+    assert said(("peak", "warning", [1]), two, ("leak", "warning", [3])) == ["On 2 of 6 ranks: leak 1."]

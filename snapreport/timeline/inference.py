@@ -84,7 +84,7 @@ def _engine(e: Evidence, so_far: np.ndarray) -> np.ndarray:
     # With create_graph=True a backward pass makes a graph, which a later one frees. Gradients are freed by the program,
     # and none is larger than any parameter or input, which is alive while the engine makes one. With C++ frames the
     # engine's threads have stacks.
-    backward = (e.alloc >= 0) & (e.lives.born == BACKWARD)
+    backward = e.is_traced & (e.lives.born == BACKWARD)
     codes = np.where(so_far > 0, so_far, e.codes)
     made = e.alloc[backward]
     until = np.searchsorted(made, np.where(e.free < 0, len(e.allocated), e.free))
@@ -233,7 +233,7 @@ def _returns(e: Evidence) -> bool:
     start = int(e.allocated[0])
     if start == 0 or e.allocated.min() < 0.98 * start:
         return False
-    mine = (e.alloc >= 0) & (e.lives.born == FORWARD) & (e.size != CUBLAS_WORKSPACE)
+    mine = e.is_traced & (e.lives.born == FORWARD) & (e.size != CUBLAS_WORKSPACE)
     change = np.bincount(e.alloc[mine] + 1, e.size[mine], minlength=len(e.allocated))
     freed = mine & (e.free >= 0)
     change -= np.bincount(e.free[freed] + 1, e.size[freed], minlength=len(change))

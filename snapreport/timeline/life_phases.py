@@ -60,6 +60,11 @@ class Evidence(Struct, frozen=True):
     named: np.ndarray
     loaded: np.ndarray
 
+    @property
+    def is_traced(self) -> np.ndarray:
+        """Bool: allocated within the trace."""
+        return self.alloc >= 0
+
 
 def recorded_pairs(events: pl.DataFrame, alloc: np.ndarray, requested: np.ndarray, free: np.ndarray) -> np.ndarray:
     """Bool per allocation: whether its alloc and a free of it are both in the trace."""

@@ -20,7 +20,7 @@ def own_optimizer_state(e: Evidence) -> np.ndarray:
     Masters' gradients and what a step computes are gone by then.
     """
     mine = (
-        (e.alloc >= 0)
+        e.is_traced
         & (e.stack > 0)
         & (e.lives.born == NONE)
         & ((e.lives.before == BACKWARD) | (e.lives.before == OPTIMIZER_STEP))
@@ -40,8 +40,8 @@ def own_optimizer_state(e: Evidence) -> np.ndarray:
 
 def _forward_passes(e: Evidence) -> np.ndarray:
     """Int64 events at which forward passes begin after something else."""
-    forward = e.alloc[(e.alloc >= 0) & (e.lives.born == FORWARD)]
-    others = e.alloc[(e.alloc >= 0) & np.isin(e.lives.born, (BACKWARD, OPTIMIZER_STEP))]
+    forward = e.alloc[e.is_traced & (e.lives.born == FORWARD)]
+    others = e.alloc[e.is_traced & np.isin(e.lives.born, (BACKWARD, OPTIMIZER_STEP))]
     round_of = np.searchsorted(others, forward)
     return np.asarray(forward[np.diff(round_of, prepend=-1) != 0])
 
@@ -51,7 +51,7 @@ def weight_clones(e: Evidence, open_: np.ndarray, weights: np.ndarray) -> np.nda
     parameters) in the same numbers, or twice the sizes: a running mean, 32-bit copies, a number per weight.
     """
     found = np.zeros(len(e.size), bool)
-    rows = np.flatnonzero(open_ & (e.alloc >= 0) & (e.stack > 0))
+    rows = np.flatnonzero(open_ & e.is_traced & (e.stack > 0))
     known, known_counts = np.unique(e.size[weights], return_counts=True)
     if len(known) < 2 or known_counts.sum() < _MIN_TENSORS:
         return found
@@ -76,7 +76,7 @@ def resident_data(e: Evidence) -> np.ndarray:
     begins = _forward_passes(e)
     if len(begins) < _MIN_LIVE_PASSES:
         return np.zeros(len(e.size), bool)
-    early = (e.alloc >= 0) & (e.alloc < begins[0]) & (e.stack > 0) & (e.size >= _MIN_DATA)
+    early = e.is_traced & (e.alloc < begins[0]) & (e.stack > 0) & (e.size >= _MIN_DATA)
     early &= ~np.isin(e.stack, np.unique(e.stack[e.alloc >= begins[0]]))
     found: np.ndarray = early & ((e.free < 0) | (e.free > begins[_MIN_LIVE_PASSES - 1]))
     return found

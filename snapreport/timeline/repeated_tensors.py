@@ -28,7 +28,7 @@ def input_batches(e: Evidence) -> np.ndarray:
     """
     after = e.lives.next_event[e.alloc]
     waits = (e.free < 0) | (e.free > after)
-    mine = (e.alloc >= 0) & (e.stack > 0) & (e.lives.born == NONE) & (e.lives.before != FORWARD) & waits
+    mine = e.is_traced & (e.stack > 0) & (e.lives.born == NONE) & (e.lives.before != FORWARD) & waits
     mine &= (e.lives.after == FORWARD) & (np.isin(e.lives.freed, (NONE, FORWARD)) if e.lives.own_frees else True)
     rows = np.flatnonzero(mine)
     table = pl.DataFrame(
@@ -52,7 +52,7 @@ def growing_caches(e: Evidence) -> np.ndarray:
     caches of their own take turns, see :func:`_replaced`.
     """
     found = np.zeros(len(e.size), bool)
-    rows = np.flatnonzero((e.alloc >= 0) & (e.lives.born == FORWARD) & (e.stack > 0) & (e.size >= _MIN_CACHE_BYTES))
+    rows = np.flatnonzero(e.is_traced & (e.lives.born == FORWARD) & (e.stack > 0) & (e.size >= _MIN_CACHE_BYTES))
     if not len(rows):
         return found
     table = _growing(rows, e)
@@ -122,7 +122,7 @@ def kept_caches(e: Evidence, weights: np.ndarray) -> np.ndarray:
     """
     found = np.zeros(len(e.size), bool)
     end = np.where(e.free < 0, len(e.allocated) - 1, e.free)
-    inside = (e.alloc >= 0) & (e.stack > 0) & (e.size >= _MIN_PART)
+    inside = e.is_traced & (e.stack > 0) & (e.size >= _MIN_PART)
     in_pass = inside & (e.lives.born == FORWARD)
     births = e.alloc[in_pass]
     if len(births) < _MIN_WORK:
@@ -149,7 +149,7 @@ def built_caches(e: Evidence) -> np.ndarray:
     """Bool per allocation: keys and values that a constructor allocates before any request: blocks of one size directly
     after one another, two for each layer. Weights that a constructor allocates stand among those of other sizes.
     """
-    rows = np.flatnonzero(e.alloc >= 0)
+    rows = np.flatnonzero(e.is_traced)
     built = (e.probable[rows] > 0) & (e.size[rows] >= _MIN_CACHE_BYTES)
     run = np.cumsum((np.diff(e.size[rows], prepend=0) != 0) | (np.diff(built, prepend=False) != 0))
     counts = np.unique(e.size[e.codes == PARAMETER], return_counts=True)[1]

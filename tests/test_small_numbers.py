@@ -12,6 +12,7 @@ from snapreport.errors import SnapshotError
 from snapreport.findings.cut_off_pass import _repeats
 from snapreport.findings.growth_pattern import added_bytes, growth_of, single_growth
 from snapreport.findings.leaks import _ordinal
+from snapreport.findings.loop_lines import _is_regular
 from snapreport.reading.recording import ACTIONS
 from snapreport.timeline.curves import allocated_curve, reserved_curve
 from snapreport.timeline.inferred_shapes import _named, _widths
@@ -301,3 +302,20 @@ def test_ordinal_numbers() -> None:
         "1st", "2nd", "3rd", "4th", "10th", "11th", "12th", "13th", "14th", "20th", "21st", "22nd", "23rd", "24th",
         "101st", "111th", "112th", "113th", "122nd",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("at", "is_regular"),
+    [
+        (range(0, 100, 10), True),
+        (range(0, 50, 10), True),  # five tens
+        (range(0, 40, 10), False),  # four of them: less than half of the trace
+        (range(60, 100, 10), False),
+        ([0, 10, 15, 30, 50, 60, 70, 80, 90], True),  # within a factor of two of ten
+        ([0, 10, 14, 24, 34, 38, 48, 58, 68, 78, 88], True),  # nine of eleven intervals
+        ([0, 10, 14, 24, 28, 38, 42, 52, 62, 72], False),  # six of ten, and a last one of 28
+    ],
+)
+def test_iterations_of_a_loop_are_regular(at: Any, is_regular: bool) -> None:
+    """Of 100 allocations, those of one line."""
+    assert _is_regular(np.array(at), 100) is is_regular

@@ -40,8 +40,6 @@ def loop_anchors(timeline: DeviceTimeline, fewest: int) -> list[np.ndarray]:
     birth, stack = birth[traced], stack[traced]
     if len(birth) < fewest:
         return []
-    order = np.argsort(birth, kind="stable")
-    birth, stack = birth[order], stack[order]
     counts = np.bincount(stack)
     outside = outside_modules(timeline.recording)[: len(counts)]
     heads = _heads(stack, counts)

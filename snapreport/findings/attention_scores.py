@@ -179,7 +179,7 @@ def _is_saved(context: AdviceContext, rows: np.ndarray) -> np.ndarray:
     """Bool per row: a backward pass needs it, or it is alive when memory runs out although its line ran again."""
     saved: np.ndarray = saved_for_backward(context)[rows]
     ooms = context.timeline.oom_events
-    if not ooms:
+    if not ooms or not context.is_cut_off:
         return saved
     last = np.full(int(context.stack.max()) + 1, -1, np.int64)
     np.maximum.at(last, context.stack, context.born)

@@ -127,7 +127,7 @@ def _optimizer_differentiates(context: AdviceContext) -> bool:
     """
     stacks = context.timeline.events["stack"].to_numpy()
     backward = backward_allocations(context)
-    step = (context.phases.innermost == OPTIMIZER_STEP)[stacks]
+    step = (context.phases.innermost == OPTIMIZER_STEP)[stacks] & ~backward
     at = np.flatnonzero(backward | step | context.forward[stacks])
     begins = np.ones(len(at), bool)
     begins[1:] = (backward[at][1:] != backward[at][:-1]) | (step[at][1:] != step[at][:-1])
@@ -136,5 +136,5 @@ def _optimizer_differentiates(context: AdviceContext) -> bool:
     outside = context.phases.runs(BACKWARD)[stacks] & ~context.phases.runs(OPTIMIZER_STEP)[stacks]
     starts = np.bincount(run, outside[at]) > 0
     backward, step = backward[at[begins]], step[at[begins]]
-    inside = backward[:-2] & step[1:-1] & backward[2:] & ~starts[2:]
+    inside = backward[:-3] & step[1:-2] & backward[2:-1] & ~starts[2:-1] & step[3:]
     return int(inside.sum()) >= 2

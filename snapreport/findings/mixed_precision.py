@@ -105,7 +105,8 @@ def _share(context: AdviceContext, mask: np.ndarray) -> tuple[float, int, tuple[
     cost = change(factors.factor, copies)
     share = share_with_cost(timeline, rows, 0.0, cost)
     least = int((timeline.allocated - bytes_over_time(timeline, rows) // 2).max())  # where all takes half
-    return share, copies, (max(least, int(low * (1 - MARGIN))), int(high * (1 + MARGIN)))
+    peak = int((timeline.allocated + cost).max())
+    return share, copies, (max(least, int(min(low, peak) * (1 - MARGIN))), int(max(high, peak) * (1 + MARGIN)))
 
 
 def _types(context: AdviceContext) -> str:

@@ -103,7 +103,7 @@ def _saved(context: AdviceContext) -> np.ndarray:
     """
     saved = saved_for_backward(context) | (context.freed >= len(context.timeline.events))
     ooms = context.timeline.oom_events
-    return saved | context.alive_at(ooms[-1]) if ooms else saved
+    return saved | context.alive_at(ooms[-1]) if ooms and context.is_cut_off else saved
 
 
 def _family(context: AdviceContext, activation: np.ndarray, lines: pl.DataFrame, count: int) -> Layers:

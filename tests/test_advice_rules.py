@@ -383,3 +383,38 @@ def test_gpus_of_one_process_are_not_told_to_shard() -> None:
     for snapshot, is_said in ((one, True), (two, False)):
         (advice, *_) = (f for f in findings(snapshot) if f.kind == "advice" and f.evidence["rule"] == "optimizer-state")
         assert any("sharded" in str(line) for line in advice.detail) == is_said
+
+
+def scored(*, parts: int = 1, pieces: int = 0, reads: int = 8) -> Script:
+    """512 vectors and 16,384 others of 64 numbers, and the ten best of each, in ``parts``; beside ``pieces`` of a list
+    that is joined. ``reads``: bytes of a number of what follows the scores of the best.
+    """
+    script, line, rows = Script(), ("/app/search.py", "nearest"), 512 // parts
+    for count in (512, 16_384):
+        script.alloc("vectors", count * 64 * 4, ("/app/search.py", "encode"))
+    for _ in range(pieces):
+        script.alloc("piece", 512 * 16_384 * 4 // pieces, ("/app/search.py", "collect"))
+    for _ in range(parts):
+        scores = script.alloc("scores", rows * 16_384 * 4, line)
+        for each in (4, reads):
+            script.alloc("best", rows * 10 * each, line)
+        script.free(scores, line)
+    return script
+
+
+@pytest.mark.parametrize(
+    ("script", "is_given"),
+    [
+        (scored(), True),
+        (scored(parts=4), False),  # in chunks already
+        (scored(pieces=8), False),  # as large as a list that is joined
+        (scored(reads=4), False),  # no indices
+    ],
+)
+def test_scores_of_which_the_best_are_used_need_not_be_made_at_once(
+    script: Script, is_given: bool, tmp_path: Path
+) -> None:
+    advice = [f for f in findings(loaded(script, tmp_path)) if f.evidence.get("rule") == "score-chunks"]
+    assert len(advice) == is_given
+    for one in advice:
+        assert one.evidence["saving"]["saves_bytes"] == script.at_peak("scores") * 7 // 8

@@ -192,8 +192,9 @@ def _certainty(document: FitDocument, device: FitDevice) -> list[str]:
         ]
     if len(document.recordings) == 1:
         return [
-            "One recording: activations and temporaries are taken to grow with the batch, parameters, gradients and "
-            "optimizer state not (estimate). A second recording at another value shows what does.",
+            "One recording: activations and temporaries are taken to grow with the batch, those of all pairs of its "
+            "samples with its square, parameters, gradients and optimizer state not (estimate). A second recording at "
+            "another value shows what does.",
             *workspaces,
         ]
     if recordings.exact:

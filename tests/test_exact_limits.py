@@ -366,7 +366,12 @@ def test_memory_that_comes_back_to_its_start_was_weights(lowest: int, frees: int
     """Within half a percent, whatever went instead; or what a forward pass has made goes again."""
     curve, forward = np.array([1000, 1300, lowest]), np.array([phases.FORWARD])
     lives: Any = SimpleNamespace(born=forward)
-    one: Any = {"alloc": np.array([0]), "free": np.array([frees]), "size": np.array([300])}
+    one: Any = {
+        "alloc": np.array([0]),
+        "free": np.array([frees]),
+        "size": np.array([300]),
+        "is_traced": np.array([True]),
+    }
     assert inference._returns(SimpleNamespace(allocated=curve, lives=lives, **one)) is returns
 
 

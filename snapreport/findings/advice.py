@@ -31,11 +31,12 @@ from snapreport.findings.frozen_base import frozen_base
 from snapreport.findings.full_logits import full_logits
 from snapreport.findings.model import FindingKind
 from snapreport.findings.one_hot import one_hot, one_hot_inputs
-from snapreport.findings.outer_product import broadcast, distance_chunks, distance_matrix, score_chunks, triplet_chunks
+from snapreport.findings.outer_product import broadcast, distance_chunks, distance_matrix, triplet_chunks
 from snapreport.findings.prefetched_batches import prefetched_batches
 from snapreport.findings.remedy_place import remedy_place
 from snapreport.findings.resident_data import data_on_device
 from snapreport.findings.saving import CLOSE_TO_PEAK, Saving, SavingRow, replay, together, whole_parts
+from snapreport.findings.score_chunks import score_chunks
 from snapreport.findings.weight_copies import weight_copies
 from snapreport.sentence import bytes_change, bytes_part, event_part, sentence
 from snapreport.snapshot import Snapshot

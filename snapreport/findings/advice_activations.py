@@ -25,13 +25,13 @@ from snapreport.findings.graphs import (
 )
 from snapreport.findings.layer_count import layer_count
 from snapreport.findings.mixed_precision import mixed_precision
-from snapreport.findings.outer_product import scores_of_pairs
 from snapreport.findings.remedy_time import computed_again
 from snapreport.findings.repeated_layers import repeated_layers
 from snapreport.findings.resident_data import resident_data
 from snapreport.findings.retained_graphs import backward_ends, retained_graphs
 from snapreport.findings.router_masks import router_masks
 from snapreport.findings.saving import bytes_of_spans, bytes_over_time, share_of_spans, share_with_cost
+from snapreport.findings.score_chunks import scores_of_pairs
 from snapreport.findings.unused_graphs import unused_graphs
 from snapreport.sentence import bytes_part, code_part, sentence
 from snapreport.timeline.module_tree import numbered_modules

@@ -71,7 +71,7 @@ def _has_batch_negatives(context: AdviceContext) -> bool:
 
 
 def _has_distances(context: AdviceContext) -> bool:
-    """Differences of as many vectors as there are others, of which no parameter is one side, as a codebook is."""
+    """Differences of all samples from all others: as many vectors on both sides, and no codebook, a parameter."""
     mask, output = differences(context)
     vectors = int(context.size[mask].max(initial=0)) // max(1, side(output))
     return side(output) > 0 and vectors not in context.size[context.category("parameter")]

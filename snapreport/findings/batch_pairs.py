@@ -24,7 +24,7 @@ def names_pairs(stacks: ProgramStacks) -> np.ndarray:
 
 
 def side(size: int) -> int:
-    """Of a matrix of so many bytes with as many columns as rows; 0 where it is none."""
+    """How many rows a matrix of so many bytes has if it has as many columns; 0 if it has not."""
     counts = [(bytes_of, round((size / bytes_of) ** 0.5)) for bytes_of in (4, 2)]
     return next((count for bytes_of, count in counts if count * count * bytes_of == size), 0)
 
@@ -59,7 +59,7 @@ class BatchPairs:
         return self._among([samples**2 * each for each in _ELEMENT_SIZES])
 
     def of_vectors(self, samples: int) -> np.ndarray:
-        """Bool per allocation: some numbers for each pair, where tensors of one number each are there, too."""
+        """Bool per allocation: several numbers for each pair, if other tensors have one number for each."""
         sizes = np.unique(self._size)
         return self._among(sizes[sizes % samples**2 == 0].tolist() if self.of(samples).any() else [])
 

@@ -8,25 +8,24 @@ from __future__ import annotations
 import numpy as np
 
 from snapreport.findings.advice_births import LINEAR, births
-from snapreport.findings.advice_context import MIN_SHARE, ONE_LINE, Advice, AdviceContext, remembered
+from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, remembered
 from snapreport.findings.graphs import born_in, freed_in
 from snapreport.findings.saving import bytes_of_spans, bytes_over_time, share_with_cost
 from snapreport.integers import is_among
 from snapreport.sentence import sentence
-from snapreport.timeline.phases import BACKWARD, FORWARD, OPTIMIZER_STEP
+from snapreport.timeline.phases import FORWARD, OPTIMIZER_STEP
 
-_ELEMENT_SIZES, _TYPES = (4, 2), (1, 2, 4, 8)
+ELEMENT_SIZES, _TYPES = (4, 2), (1, 2, 4, 8)
 LAYER = (
     r"torch/nn/(modules/(activation|\w*norm|normalization|conv|linear|pooling|upsampling)\.py forward"
     r"|functional\.py embedding(_bag)?)$"
 )
 """Layers of PyTorch: a loss and lines of the program broadcast, these make activations, which may be squares, too."""
-_MIN_BYTES = 1 << 22
-_NEIGHBOURS = 8
-_LEAST_DEPTH, _MOST_DEPTH = 8, 4096
-_FEWEST_VECTORS = 64
+MIN_BYTES = 1 << 22
+NEIGHBOURS = 8
+LEAST_DEPTH, MOST_DEPTH = 8, 4096
+FEWEST_VECTORS = 64
 _TRIPLETS = r"(?i)triplet"
-_INDEX = 8  # bytes of a number that argmax() or topk() returns
 _IN_SUM = 2
 """Allocations from a difference on, its square and its sum, in which the remedy computes x·y."""
 DISTANCE_CHUNKS = 8
@@ -44,13 +43,13 @@ def broadcast(context: AdviceContext) -> Advice | None:
     of_data = ~context.category("parameter", "gradient", "optimizer state")
     # Neither predictions nor targets are in an optimizer's step, which may scale blocks of weights.
     elsewhere = context.frames(LAYER) | (context.phases.innermost == OPTIMIZER_STEP)
-    large = np.flatnonzero((size >= _MIN_BYTES) & ~elsewhere[stack] & (stack > 0))
-    for bytes_of in _ELEMENT_SIZES:
+    large = np.flatnonzero((size >= MIN_BYTES) & ~elsewhere[stack] & (stack > 0))
+    for bytes_of in ELEMENT_SIZES:
         n = np.sqrt(size[large] / bytes_of).round().astype(np.int64)
         square = n * n * bytes_of == size[large]
         square[square] = np.isin(n[square] * bytes_of, size)
         places, n = large[square], n[square]
-        before = np.maximum(places[:, None] - np.arange(1, _NEIGHBOURS + 1), -1)
+        before = np.maximum(places[:, None] - np.arange(1, NEIGHBOURS + 1), -1)
         vector = (n * bytes_of)[:, None]
         is_vector = size[before] == vector
         follows = _nearest((before >= 0) & linear[before], is_vector)
@@ -104,12 +103,12 @@ def differences(context: AdviceContext) -> tuple[np.ndarray, int]:
     """
     every = births(context)
     # What is smaller is no sum, but may be a number for each dimension, by which vectors are scaled.
-    large = every.size >= _MIN_BYTES // _MOST_DEPTH
+    large = every.size >= MIN_BYTES // MOST_DEPTH
     rows, size, stack, calls = every.rows[large], every.size[large], every.stack[large], every.calls[large]
     mask, output = np.zeros(len(context.size), bool), 0
     # The program's own lines compute both and their sum, one directly after the other.
     function = np.where(context.by_program, context.function, 0)[stack]
-    alike = (function[:-1] == function[1:]) & (function[:-1] > 0) & (size[:-1] == size[1:]) & (size[:-1] >= _MIN_BYTES)
+    alike = (function[:-1] == function[1:]) & (function[:-1] > 0) & (size[:-1] == size[1:]) & (size[:-1] >= MIN_BYTES)
     known: dict[tuple[int, int, int, bool], bool] = {}
     pairs = np.flatnonzero(alike[:-1] & (function[2:] == function[:-2]) & (size[2:] != size[1:-1]))
     pairs = pairs[~_adds_more(size, calls, pairs)]
@@ -128,7 +127,7 @@ def differences(context: AdviceContext) -> tuple[np.ndarray, int]:
 
 
 def distance_matrix(context: AdviceContext) -> Advice | None:
-    """Differences of all pairs of vectors, of which only sums are needed."""
+    """Differences of all pairs of vectors, of which the program needs the sums alone."""
     mask, output = differences(context)
     if not output:
         return None
@@ -192,18 +191,16 @@ def distance_chunks(context: AdviceContext) -> Advice | None:
     every = births(context)
     rows, size, stack = every.rows, every.size, every.stack
     # A term of the sum is freed before the next is made; activations of a layer stay for a backward pass.
-    later = np.append(context.born[rows], np.zeros(_NEIGHBOURS, np.int64))[_NEIGHBOURS:]
+    later = np.append(context.born[rows], np.zeros(NEIGHBOURS, np.int64))[NEIGHBOURS:]
     passing = context.freed[rows] < later
     by_program = context.by_program[stack] & ~every.forward & passing
-    alike = (
-        (every.calls[:-1] == every.calls[1:]) & (size[:-1] == size[1:]) & (size[:-1] >= _MIN_BYTES) & by_program[:-1]
-    )
+    alike = (every.calls[:-1] == every.calls[1:]) & (size[:-1] == size[1:]) & (size[:-1] >= MIN_BYTES) & by_program[:-1]
     mask = np.zeros(len(context.size), bool)
     known: dict[tuple[int, int], bool] = {}
     for at in np.flatnonzero(alike).tolist():
         key = int(stack[at]), int(size[at])
         if key not in known:
-            known[key] = _is_sum_of_norms(context, int(rows[at]), int(size[at]))
+            known[key] = is_sum_of_norms(context, int(rows[at]), int(size[at]))
         if known[key]:
             of_line = context.calls[context.stack] == every.calls[at]
             mask |= of_line & context.as_large(size[at]) & context.is_traced
@@ -230,86 +227,6 @@ def distance_chunks(context: AdviceContext) -> Advice | None:
 
 
 @remembered
-def scores_of_pairs(context: AdviceContext) -> np.ndarray:
-    """Bool per allocation: ``(queries @ documents.T).topk(k)`` without a backward pass: a product of N times D and M
-    times D numbers outside of any layer, and what is as large, of which the program uses the best of each row alone.
-    """
-    every = births(context)
-    rows, size, stack = every.rows, every.size, every.stack
-    function, mask = context.function[stack], np.zeros(len(context.size), bool)
-    by_backward = (context.freed < len(context.timeline.events)) & (context.free_stack == 0)
-    by_backward |= context.phases.runs(BACKWARD)[context.free_stack]
-    large = context.by_program[stack] & ~every.forward & (size >= _MIN_BYTES) & ~by_backward[rows]
-    # One line may multiply, scale, and take a softmax, of which the best are taken.
-    first = np.maximum.accumulate(np.where(np.diff(size, prepend=-1) != 0, np.arange(len(size)), 0))
-    ends = np.flatnonzero(large & (np.diff(size, append=-1) != 0))
-    passes = np.cumsum(every.forward)[ends]
-    # A few dozen at most are each worth advice where the whole trace is highest.
-    highest = context.alive_at(context.timeline.peak_event)[rows[ends]]
-    worth = ends[highest & (size[ends] >= MIN_SHARE * context.timeline.peak_bytes)]
-    for one, whole in np.unique(np.stack((stack[worth], size[worth])), axis=1).T.tolist():
-        mine = (stack[ends] == one) & (size[ends] == whole)
-        at, row = int(ends[mine][0]), int(rows[first[ends[mine][0]]])
-        # A line that runs again before the next forward pass computes in chunks already.
-        if (np.diff(passes[mine]) == 0).any() or _is_sum_of_norms(context, row, whole):
-            continue
-        after = slice(at + 1, at + 1 + _NEIGHBOURS)
-        if _has_best(context, row, size[after][function[after] == function[at]]):
-            of_function = (context.function == function[at])[context.stack]
-            mask |= of_function & context.as_large(whole) & (context.born >= 0)
-    return mask
-
-
-def score_chunks(context: AdviceContext) -> Advice | None:
-    """Scores of all pairs, of which a loop over parts of one side need not make all at once."""
-    mask = scores_of_pairs(context)
-    if not (bytes_ := context.much_at_peak(mask)):
-        return None
-    return Advice(
-        "score-chunks",
-        "Compute scores in chunks of rows",
-        [
-            sentence(
-                "Scores of all vectors with all others hold {}, from {}, and the best of each row are used. With "
-                "{DISTANCE_CHUNKS} chunks, those of one are allocated at a time.",
-                context.share(bytes_),
-                context.first_line(mask),
-                DISTANCE_CHUNKS=DISTANCE_CHUNKS,
-            ),
-        ],
-        "Tensor.chunk()",
-        "https://docs.pytorch.org/docs/stable/generated/torch.chunk.html",
-        mask,
-        1 - 1 / DISTANCE_CHUNKS,
-        effort=ONE_LINE,
-        line=f"best = [(part @ documents.T).topk(k) for part in queries.chunk({DISTANCE_CHUNKS})]",
-    )
-
-
-def _has_best(context: AdviceContext, row: int, best: np.ndarray) -> bool:
-    """Whether an allocation is a product of two tensors of vectors, not a list that is joined, and ``best``, the sizes
-    of what follows, has one of the index of the best score of each row, or of some scores and their indices.
-    """
-    whole, born = int(context.size[row]), context.born[row]
-    alive = (context.born < born) & (context.freed > born) & ~context.category("parameter", "optimizer state")
-    factors, counts = np.unique(context.size[alive & (context.size < whole)], return_counts=True)
-    best = best[2 * best <= whole]
-    if (factors * counts >= whole).any():
-        return False
-    for bytes_of in _ELEMENT_SIZES:
-        scores = best[:-1][best[1:] * bytes_of == best[:-1] * _INDEX] // bytes_of
-        for one in factors.tolist():
-            depths = np.rint(np.sqrt(factors / whole * one / bytes_of)).astype(np.int64)
-            depths = np.clip(depths, _LEAST_DEPTH, _MOST_DEPTH)
-            rows = one // (bytes_of * depths)
-            is_product = (rows * depths * bytes_of == one) & (factors * rows == depths * whole)
-            rows = rows[is_product & (rows >= _FEWEST_VECTORS)]
-            if np.isin(rows * _INDEX, best).any() or (scores[:, None] % rows == 0).any():
-                return True
-    return False
-
-
-@remembered
 def triplets(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: tensors of all triplets of a batch, ``x[:, :, None] - x[:, None]`` of the distances of all n
     to all n, masks of such, and gradients. The program makes n³ numbers, as no layer does, while two tensors of n² are
@@ -321,9 +238,9 @@ def triplets(context: AdviceContext) -> np.ndarray:
     layers = np.unique(every.size[context.frames(LAYER)[every.stack]])
     is_named, by_module = context.functions(_TRIPLETS), context.phases.runs(FORWARD)
     large = (context.by_program & (is_named | ~by_module))[every.stack]
-    large &= (every.size >= _MIN_BYTES) & ~np.isin(every.size, layers)
+    large &= (every.size >= MIN_BYTES) & ~np.isin(every.size, layers)
     sizes, first = np.unique(every.size[large], return_index=True)
-    for bytes_of in _ELEMENT_SIZES:
+    for bytes_of in ELEMENT_SIZES:
         count = np.rint(np.cbrt(sizes / bytes_of)).astype(np.int64)
         is_cube = count**3 * bytes_of == sizes
         for n, at in zip(count[is_cube].tolist(), every.rows[large][first[is_cube]].tolist(), strict=True):
@@ -360,16 +277,16 @@ def triplet_chunks(context: AdviceContext) -> Advice | None:
     )
 
 
-def _is_sum_of_norms(context: AdviceContext, row: int, whole: int) -> bool:
+def is_sum_of_norms(context: AdviceContext, row: int, whole: int) -> bool:
     """Whether tensors of n, m, n·d and m·d numbers are alive, where ``whole`` bytes are n·m numbers."""
     born = context.born[row]
     alive = np.unique(context.size[context.is_traced & (context.born < born) & (context.freed > born)])
-    for bytes_of in _ELEMENT_SIZES:
-        norms = alive[(alive >= _FEWEST_VECTORS * bytes_of) & (alive % bytes_of == 0)]
+    for bytes_of in ELEMENT_SIZES:
+        norms = alive[(alive >= FEWEST_VECTORS * bytes_of) & (alive % bytes_of == 0)]
         for n in norms[whole * bytes_of % norms == 0].tolist():
             m = whole * bytes_of // n
             depths = alive[alive % n == 0] // n
-            depths = depths[(depths >= _LEAST_DEPTH) & (depths <= _MOST_DEPTH)]
+            depths = depths[(depths >= LEAST_DEPTH) & (depths <= MOST_DEPTH)]
             if np.isin(m, norms) and np.isin(m * depths, alive).any():
                 return True
     return False
@@ -380,17 +297,17 @@ def _is_difference(context: AdviceContext, row: int, whole: int, sums: int, *, i
     Nothing as large is, in any type: a softmax or a norm computes from such a tensor. ``is_scaled``: one has d numbers.
     """
     depth, rest = divmod(whole, max(sums, 1))
-    if rest or not _LEAST_DEPTH <= depth <= _MOST_DEPTH:
+    if rest or not LEAST_DEPTH <= depth <= MOST_DEPTH:
         return False
     born = context.born[row]
     alive = np.unique(context.size[(context.born < born) & (context.freed > born)])
     if np.isin((whole // 2, whole, 2 * whole), alive).any():
         return False
-    for bytes_of in _ELEMENT_SIZES:
+    for bytes_of in ELEMENT_SIZES:
         vector = depth * bytes_of
         if is_scaled and vector not in alive:
             continue
-        sides = alive[(alive % vector == 0) & (alive >= _FEWEST_VECTORS * vector) & (alive < whole)]
+        sides = alive[(alive % vector == 0) & (alive >= FEWEST_VECTORS * vector) & (alive < whole)]
         m, left = np.divmod(sums // bytes_of, sides // vector)
         if ((left == 0) & np.isin(m * vector, sides)).any():
             return True

@@ -228,7 +228,7 @@ export class Fixes {
     if (this.offers.list.length === 0) return fill(this.result)
     const line = (label: string, bytes: number) => h('p', `${label} `, h('b', formatBytes(bytes)))
     const hint = h('p.soft', 'Choose what to change: the trace is replayed.')
-    const reserved = line('Reserved', scene.info.stats.peak_reserved_bytes)
+    const reserved = line('Peak reserved', scene.info.stats.peak_reserved_bytes)
     fill(this.result, line('Peak', this.peakBefore(scene)), reserved, hint)
   }
 
@@ -246,7 +246,7 @@ export class Fixes {
     else if (!answer.unlimited) parts.push(h('p.soft', `Reserved memory is not replayed: ${answer.check.reason}.`))
     else {
       const { peakReserved } = answer.unlimited
-      parts.push(line('Reserved', info.stats.peak_reserved_bytes, formatBytes(peakReserved)))
+      parts.push(line('Peak reserved', info.stats.peak_reserved_bytes, formatBytes(peakReserved)))
       const until = info.ooms.length ? ', up to the failure: what comes after it is not recorded.' : '.'
       parts.push(h('p', `It ${fitText(peakReserved)}${until}`))
       if (answer.failedEvent !== null) parts.push(this.failure(scene, answer))

@@ -617,6 +617,18 @@ def test_promises_of_recorded_mistakes(name: str, rule: str, measured: int) -> N
     assert abs(given[rule].evidence["saving"]["peak_bytes"] - measured) <= CLOSE * measured
 
 
+def test_outputs_and_numbers_in_a_history_are_no_graph() -> None:
+    """Each step's backward pass has freed what they were computed from."""
+    found = findings(snapreport.load(RECORDED / "logged.pickle.xz"))
+    assert found[0].kind == "leak" and "retained-graphs" not in {f.evidence.get("rule") for f in found}
+
+
+def test_what_a_loop_collects_does_not_halve_with_the_batch() -> None:
+    given = advice(snapreport.load(RECORDED / "transcripts.pickle.xz"))["accumulation"]
+    measured = 400_656_524  # of PyTorch 2.15, with two batches of half the size
+    assert abs(given.evidence["saving"]["peak_bytes"] - measured) <= 0.01 * measured
+
+
 def test_outputs_of_layers_in_a_list_are_no_graph_that_nothing_uses() -> None:
     """No backward pass frees them, while it frees all that their layers saved."""
     given = advice(snapreport.load(RECORDED / "joined.pickle.xz"))

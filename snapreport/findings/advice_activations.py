@@ -289,7 +289,8 @@ def batch_sized(context: AdviceContext) -> np.ndarray:
     grows |= unknown_of_a_step(context)
     # Inputs that stay allocated over more backward passes than those of one batch are no batch.
     lasting = context.traced("input") & (freed_in(context) - born_in(context) >= MOST_PASSES)
-    grows &= ~(_kept_over_steps(context) | resident_data(context) | collections(context) | lasting)
+    grows &= ~(_kept_over_steps(context) | context.outlives_loop | resident_data(context))
+    grows &= ~(collections(context) | lasting)
     grows &= ~scores_of_pairs(context)  # of an evaluation
     weights = context.category("parameter")
     joined = context.bytes_at_peak(weights)

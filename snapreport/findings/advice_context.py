@@ -268,12 +268,20 @@ class AdviceContext(ProgramStacks):
     @cached_property
     def leaked(self) -> np.ndarray:
         """Bool per allocation: part of a leak that was found, which has its own remedy. A growing cache has none."""
+        # Results that a loop collects go with the loop; models and optimizers that it keeps do, too.
+        return self._of_leaks(lambda leak: leak.evidence.get("category") in _KEPT)
+
+    @cached_property
+    def outlives_loop(self) -> np.ndarray:
+        """Bool per allocation: leaked, or a result that a loop collects until it has ended."""
+        return self._of_leaks(lambda leak: True)
+
+    def _of_leaks(self, goes_with_loop: Callable[[Finding], bool]) -> np.ndarray:
+        """Bool per allocation: of a leak's stacks, and alive at the end of its loop, or else of the trace."""
         found = np.zeros(len(self.size), bool)
         for leak in self.findings:
             if leak.kind == "leak" and leak.severity != "info":
-                # Results that a loop collects go with the loop; models and optimizers that it keeps do, too.
-                is_state = leak.evidence.get("category") in _KEPT
-                end = leak.event if is_state and leak.event is not None else len(self.timeline.events) - 1
+                end = leak.event if goes_with_loop(leak) and leak.event is not None else len(self.timeline.events) - 1
                 found |= is_among(self.stack, [row["stack"] for row in leak.evidence.get("stacks", [])]) & (
                     self.is_traced & (self.freed > end)
                 )

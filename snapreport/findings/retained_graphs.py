@@ -29,6 +29,8 @@ FEWEST_TENSORS, FEWEST_LINES = 5, 2
 """A graph that is released frees tensors of several lines at once: of a Sequential, those of a line for each kind of
 layer. With fewer lines than ``FEWEST_STACKS`` and fewer tensors than ``FEWEST_FREED``
 it may be a set of outputs."""
+_LARGE, _FEWEST_LARGE = 0.01, 3
+"""Tensors of one step that a graph holds, so large beside its largest."""
 _MIN_TENSOR_SHARE = 0.5
 """The share of a line's activations that outlive a backward pass, of those that are freed."""
 
@@ -56,9 +58,12 @@ def retained_graphs(context: AdviceContext) -> np.ndarray:
     rows = np.flatnonzero(freed & outside & (backward_ends(context) < context.freed))
     # Frees with no allocation between them free one graph.
     births = births_until(context)
-    table = context.table(rows, graph=births[context.freed[rows]], line=context.lines[rows])
+    table = context.table(rows, graph=births[context.freed[rows]], run=born_in(context)[rows], line=context.lines[rows])
+    # An output or two of each step, and numbers beside them, all freed together, are no graph.
+    is_large = pl.col("size") >= _LARGE * pl.col("size").max().over("graph", "run")
+    large = is_large.sum().over("graph", "run") >= _FEWEST_LARGE
     graph = pl.len().over("graph") >= FEWEST_TENSORS, pl.col("line").n_unique().over("graph") >= FEWEST_LINES
-    table = table.filter(*graph)
+    table = table.filter(large, *graph)
     # What is freed before any backward pass is not saved: a convolution without cuDNN unfolds each sample in its line.
     every = np.bincount(context.stack[freed & saved_for_backward(context)], minlength=len(phase))
     mostly = np.bincount(table["stack"].to_numpy(), minlength=len(phase)) >= np.maximum(_MIN_TENSOR_SHARE * every, 2)

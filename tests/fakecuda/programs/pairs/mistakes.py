@@ -240,3 +240,25 @@ def retried() -> None:
                 attempt(2048)
     if failed and REMEDY == "after":
         attempt(2048)
+
+
+@program(cpu="leak")
+def logged() -> None:
+    """What a training step returns goes into a history, outputs and numbers: the graph is gone after its backward."""
+    net = nn.Sequential(*[nn.Conv2d(3, 32, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()])
+    net = net.append(nn.Linear(32, 10_000)).to(DEVICE)
+    optimizer = torch.optim.AdamW(net.parameters())
+    history: dict[str, list[torch.Tensor]] = {}
+
+    def training_step(x: torch.Tensor, y: torch.Tensor) -> dict[str, torch.Tensor]:
+        logits = net(x)
+        right = (logits.argmax(-1) == y).float().mean()
+        return {"loss": functional.cross_entropy(logits, y), "accuracy": right, "logits": logits}
+
+    for _ in range(12):
+        optimizer.zero_grad()
+        given = training_step(floats(64, 3, 32, 32), integers(64))
+        given["loss"].backward()
+        optimizer.step()
+        for name, value in given.items():
+            history.setdefault(name, []).append(value.detach().cpu() if REMEDY == "cpu" else value)

@@ -623,6 +623,10 @@ def test_outputs_and_numbers_in_a_history_are_no_graph() -> None:
     assert found[0].kind == "leak" and "retained-graphs" not in {f.evidence.get("rule") for f in found}
 
 
+def test_state_that_is_in_use_between_the_passes_of_a_step_stays_there() -> None:
+    assert not {"offload", "optimizer-state"} & set(advice(snapreport.load(RECORDED / "fitted.pickle.xz")))
+
+
 def test_what_a_loop_collects_does_not_halve_with_the_batch() -> None:
     given = advice(snapreport.load(RECORDED / "transcripts.pickle.xz"))["accumulation"]
     measured = 400_656_524  # of PyTorch 2.15, with two batches of half the size

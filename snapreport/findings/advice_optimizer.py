@@ -154,10 +154,11 @@ def _saved_in_8_bits(context: AdviceContext, mask: np.ndarray, *, is_whole: bool
 
 def _state(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: optimizer state, without the 32-bit master weights that some optimizers hold beside it, and
-    without averages of the weights: where the optimizer's step makes state, copies made elsewhere are those.
+    without averages of the weights: where the optimizer's step makes state, copies made elsewhere are those. Not that
+    of LBFGS, whose step runs passes of the model and reads its state between them.
     """
-    masters = context.frames(r"(?i)main_param|master|fp32_from|float16_optimizer|shard_fp32|_init_fp32")
-    state: np.ndarray = context.category("optimizer state") & ~masters[context.stack]
+    left_out = context.frames(r"(?i)main_param|master|fp32_from|float16_optimizer|shard_fp32|_init_fp32|/lbfgs\.py ")
+    state: np.ndarray = context.category("optimizer state") & ~left_out[context.stack]
     in_step = state & context.phases.runs(OPTIMIZER_STEP)[context.stack]
     return state & (in_step | ~context.has_python) if in_step.any() else state
 

@@ -262,3 +262,19 @@ def logged() -> None:
         optimizer.step()
         for name, value in given.items():
             history.setdefault(name, []).append(value.detach().cpu() if REMEDY == "cpu" else value)
+
+
+@program()
+def fitted() -> None:
+    """LBFGS runs passes of the model in its step: its state is in use there, and nobody has it in 8 bits."""
+    net = nn.Sequential(nn.Linear(2, 1024), nn.Tanh(), nn.Linear(1024, 1024), nn.Tanh(), nn.Linear(1024, 1)).to(DEVICE)
+    optimizer = torch.optim.LBFGS(net.parameters(), max_iter=4)
+
+    def closure() -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = functional.mse_loss(net(floats(500, 2)), floats(500, 1))
+        loss.backward()
+        return loss
+
+    for _ in range(4):
+        optimizer.step(closure)

@@ -150,7 +150,9 @@ def _several_graphs(context: AdviceContext) -> Advice | None:
         return None
     if not waiting.failed and not has_losses(context, mask & context.at_peak, passes):
         return None
-    gradients, cost = _missing_gradients(context)
+    gradients, missing = _missing_gradients(context)
+    # Those that one pass over all graphs has begun to sum are there.
+    cost = np.maximum(missing - bytes_over_time(context.timeline, np.flatnonzero(added_to_gradients(context))), 0)
     share = share_with_cost(context.timeline, np.flatnonzero(mask), 1 - 1 / passes, cost)
     if not share:
         return None
@@ -249,7 +251,8 @@ def _halved(context: AdviceContext, mask: np.ndarray, masks: np.ndarray) -> tupl
     Of ``masks`` a quarter is left, and half at most.
     """
     timeline, rows = context.timeline, np.flatnonzero(mask)
-    most, cost = _missing_gradients(context)
+    most, missing = _missing_gradients(context)
+    cost = missing + _anew(context)
     quarter = bytes_over_time(timeline, np.flatnonzero(masks & mask)) // 4
     half = timeline.allocated - bytes_over_time(timeline, rows) // 2 + cost
     peaks = int((half - quarter).max()), int(half.max())
@@ -262,7 +265,7 @@ def _missing_gradients(context: AdviceContext) -> tuple[int, np.ndarray]:
     """
     gradients = bytes_over_time(context.timeline, np.flatnonzero(context.category("gradient")))
     most = int(gradients.max(initial=0))
-    return most, np.subtract(most, gradients, out=gradients) + _anew(context)
+    return most, np.subtract(most, gradients, out=gradients)
 
 
 def _anew(context: AdviceContext) -> np.ndarray:

@@ -106,8 +106,9 @@ def waiting_graphs(context: AdviceContext) -> WaitingGraphs:
     in each stretch. Layers of one pass lie in one stretch.
     """
     nothing = WaitingGraphs(context.marked(), 1)
-    mine = context.category("activation") & context.at_peak & (context.phases.innermost == FORWARD)[context.stack]
-    rows = np.flatnonzero(mine & context.is_traced & ~dropped_graphs(context))
+    mine = context.category("activation") & (context.phases.innermost == FORWARD)[context.stack]
+    mine &= context.is_traced & ~dropped_graphs(context)
+    rows = np.flatnonzero(mine & context.at_peak)
     if context.timeline.activity.kind != TRAINING or len(rows) < FEWEST_FREED:
         return nothing
     events = context.timeline.events
@@ -124,6 +125,8 @@ def waiting_graphs(context: AdviceContext) -> WaitingGraphs:
             return nothing
     else:
         last = freed_in(context)[rows].min()
+        if begun[context.event] == last:  # a backward pass that is under way has freed some
+            rows = np.flatnonzero(mine & (born_in(context) == before))
         rows = rows[(freed_in(context)[rows] == last) & context.is_freed[rows]]
         if not _freed_by_backward(context, rows):
             return nothing

@@ -91,8 +91,8 @@ def untrained_gradients(context: AdviceContext) -> Advice | None:
                 context.share(size),
             ),
             *goes,
-            "Common cases are a base model under LoRA, a pretrained encoder and the network of a perceptual loss. "
-            "Weights that are to be trained belong to the optimizer.",
+            "Common cases are a base model under LoRA, a pretrained encoder, a target network and that of a perceptual "
+            "loss. Weights that are to be trained belong to the optimizer.",
             sentence(
                 "Where an optimizer without state (plain SGD) zeroes them in place, call "
                 "`zero_grad(set_to_none=True)` instead."

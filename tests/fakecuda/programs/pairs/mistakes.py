@@ -278,3 +278,23 @@ def fitted() -> None:
 
     for _ in range(4):
         optimizer.step(closure)
+
+
+@program(each="backward-each")
+def summed() -> None:
+    """Losses of all batches of an epoch, of which one sum has a backward pass: the peak lies in it."""
+    layers = [nn.Linear(4096, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 3000)]
+    net = nn.Sequential(nn.Embedding(3000, 128), nn.Flatten(), *layers).to(DEVICE)
+    optimizer = torch.optim.AdamW(net.parameters())
+    for _ in range(2):
+        total = torch.zeros((), device=DEVICE)
+        for _ in range(6):
+            loss = functional.cross_entropy(net(integers(512, 32)), integers(512))
+            if REMEDY == "each":
+                loss.backward()
+            else:
+                total = total + loss
+        if REMEDY != "each":
+            total.backward()
+        optimizer.step()
+        optimizer.zero_grad()

@@ -14,7 +14,8 @@ from msgspec import Struct
 
 from snapreport.findings.attention_scores import largest_scores
 from snapreport.findings.diff import DeviceDiff, SnapshotDiff
-from snapreport.findings.diff_program import EQUAL, Comparison, equal, number, program_changes, times
+from snapreport.findings.diff_program import number, program_changes, ratio_text, times
+from snapreport.findings.diff_sides import EQUAL, Comparison, equal
 from snapreport.findings.live import live_at
 
 EXPLAINED = 0.9
@@ -65,9 +66,7 @@ def cause_of(result: SnapshotDiff, device: DeviceDiff) -> str:
     counts = np.abs(rows.change) > NEGLIGIBLE * largest
     cause = _larger(compared, device, rows, counts) if counts.any() else ""
     factor = None if cause else compared.batch_factor
-    return (
-        _sentence(device, max(factor, 1 / factor), "the batch size or the sequence length", None) if factor else cause
-    )
+    return _sentence(device, max(factor, 1 / factor), "", None) if factor else cause
 
 
 def _larger(compared: Comparison, device: DeviceDiff, rows: _Rows, counts: np.ndarray) -> str:
@@ -101,7 +100,7 @@ def _larger(compared: Comparison, device: DeviceDiff, rows: _Rows, counts: np.nd
     # Scores that grow like everything else prove a batch. Where attention keeps none, both look alike.
     if equal(of_scores, factor):
         return _sentence(device, factor, "the batch size", scores)
-    return "" if any(scores) else _sentence(device, factor, "the batch size or the sequence length", None)
+    return "" if any(scores) else _sentence(device, factor, "", None)
 
 
 def _rows(device: DeviceDiff, *, grew: bool) -> _Rows:
@@ -143,15 +142,20 @@ def _ratio(more: np.ndarray, less: np.ndarray) -> np.ndarray:
 
 
 def _sentence(device: DeviceDiff, factor: float, what: str, scores: list[int] | None) -> str:
-    """``factor``: of the larger run; ``scores``: bytes of a matrix of attention scores before and after."""
+    """``factor``: of the larger run; ``scores``: bytes of a matrix of attention scores before and after. ``what`` was
+    changed; "" where it may be any size of the inputs.
+    """
     peak = device.moments[0]
     shrank = peak.after_bytes < peak.before_bytes
     activations = device.categories[0].filter(pl.col("name") == "activation").select("bytes_before", "bytes_after")
     before, after = next(activations.iter_rows(), (0, 0))
     parts = [f"activations {times(after / before)}"] if before and after else []
     parts += [f"attention scores {times(scores[1] / scores[0])}"] if scores else []
-    if equal(factor, 2.0):
-        how = "was halved" if shrank else "doubled"
+    ratio = 1 / factor if shrank else factor
+    if not what:
+        cause = f"the batch size, sequence length or another size of the inputs is {ratio_text(ratio)} what it was"
+    elif equal(factor, 2.0):
+        cause = f"{what} {'was halved' if shrank else 'doubled'}"
     else:
-        how = f"is {number(1 / factor if shrank else factor)} times what it was"
-    return f"{', '.join(parts)}: {what} {how}." if parts else f"{what} {how}."
+        cause = f"{what} is {number(ratio)} times what it was"
+    return f"{', '.join(parts)}: {cause}." if parts else f"{cause}."

@@ -1,173 +1,39 @@
-"""What differs between two programs where their traces prove it: layers, experts, precision, checkpoints, optimizer.
+"""What differs between two programs where their traces prove it: layers, classes, precision, optimizer.
 
-Peaks of different runs are reached in different phases, so what is compared here does not depend on the moment: sizes
-of parameters, the greatest bytes of each category, how often a line allocates, and which code runs at all.
+``diff_sides`` has what is compared.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
-from functools import cached_property
 
 import numpy as np
-import polars as pl
-from msgspec import Struct
 
-from snapreport.findings.diff import DeviceDiff, SnapshotDiff, stack_rows
-from snapreport.findings.program_stacks import ProgramStacks
-from snapreport.reading.recording import Recording
-from snapreport.timeline.build import DeviceTimeline
-from snapreport.timeline.frame_search import files_of
-from snapreport.timeline.lifetimes import is_live_at
-from snapreport.timeline.phases import FORWARD, stack_phases
+from snapreport.findings.diff_sides import EQUAL, EXPLAINED, MOST_OF, Comparison, Side, equal
+from snapreport.number_format import bytes_text, plural
 
-EQUAL = 0.02
-"""Two ratios are equal if they differ by less."""
-EXPLAINED = 0.9
-"""Minimum share of parameters, or of the bytes of lines, that follow a rule of the whole program."""
-MOST_OF = 0.5
-"""Minimum share of the bytes of lines that follow a rule of some parts."""
-_STATE = ("parameter", "gradient", "optimizer state")
+_ROUNDING = 512
+"""Bytes to which the allocator rounds what is requested."""
 _PRECISIONS = (0.25, 0.5, 2.0, 4.0)
-_FEWEST_INPUTS = 3
+_MORE_PASSES, _SMALL = 1.5, 0.2
 _CHECKPOINT, _AUTOCAST = r"torch/utils/checkpoint\.py", "autocast"
-_OPTIMIZER = r"torch/optim/([a-z0-9]+)\.py"
+_CLASSES = r"torch/nn/functional\.py (cross_entropy|log_softmax|nll_loss)$"
 _MEASURED = {"parameter": "parameters", "optimizer state": "optimizer state", "activation": "activations"}
-_NOT_OPTIMIZERS = ("optimizer", "lr_scheduler", "swa_utils")
-
-
-class Side(Struct, frozen=True, dict=True):
-    """One of the two runs."""
-
-    recording: Recording
-    timeline: DeviceTimeline
-    event: int
-    """Of its peak."""
-
-    @cached_property
-    def allocations(self) -> pl.DataFrame:
-        """``stack``, ``size``, ``category`` and ``alloc_event``, ``free_event`` of all."""
-        columns = ["stack", "size", "alloc_event", "free_event", pl.col("category").cast(pl.String)]
-        return self.timeline.allocations.select(columns)
-
-    @cached_property
-    def parameters(self) -> np.ndarray:
-        """Int64: sizes of the parameters at the peak, ascending."""
-        live = self.allocations.filter(is_live_at(self.event) & (pl.col("category") == "parameter"))
-        return np.sort(live["size"].to_numpy())
-
-    def most(self, category: str) -> int:
-        """The most bytes of a category at one moment; of parameters those at the peak: a model is made in parts."""
-        if category == "parameter":
-            return int(self.parameters.sum())
-        rows = self.allocations.filter(pl.col("category") == category)
-        born, freed, size = (rows[name].to_numpy() for name in ("alloc_event", "free_event", "size"))
-        change = np.zeros(len(self.timeline.allocated) + 1, np.int64)
-        np.add.at(change, np.maximum(born, -1) + 1, size)
-        np.subtract.at(change, freed[freed >= 0] + 1, size[freed >= 0])
-        return int(np.cumsum(change).max(initial=0))
-
-    @property
-    def reads_inputs(self) -> bool:
-        """Whether inputs are made in each step, not once as a data set is, which says nothing of a batch."""
-        made = self.allocations.filter((pl.col("category") == "input") & (pl.col("alloc_event") >= 0))
-        return len(made) >= max(_FEWEST_INPUTS, len(self.timeline.steps))
-
-    def runs(self, pattern: str) -> bool:
-        """Whether the text "file function" of a frame of one of its allocations matches."""
-        return bool(ProgramStacks(self.recording).frames(pattern)[self.allocations["stack"].to_numpy()].any())
-
-    @cached_property
-    def optimizers(self) -> list[str]:
-        """Modules of ``torch.optim`` whose code allocates: "adamw"."""
-        recording = self.recording
-        names = files_of(recording).str.extract(_OPTIMIZER)
-        allocate = np.zeros(len(recording.stack_offsets) - 1, bool)
-        allocate[self.allocations["stack"].to_numpy()] = True
-        frames = recording.stack_frames[np.repeat(allocate, np.diff(recording.stack_offsets))]
-        found = names.gather(np.unique(frames)).unique()
-        return sorted(name for name in found if name and not name.startswith("_") and name not in _NOT_OPTIMIZERS)
-
-
-class Lines(Struct, frozen=True):
-    """Lines of forward passes that both runs have, without what they make of parameters, gradients and optimizer state.
-
-    many, large: Float64, how many times as often they allocate after, and as many bytes, a step; weight: Float64 bytes.
-    """
-
-    many: np.ndarray
-    large: np.ndarray
-    weight: np.ndarray
-
-    def share(self, rule: np.ndarray, among: np.ndarray | None = None) -> float:
-        """Of the bytes of the lines that are ``among`` (all), in those that follow a rule (both Bool)."""
-        among = np.ones(len(self.weight), bool) if among is None else among
-        return float(self.weight[among & rule].sum() / max(1.0, self.weight[among].sum()))
-
-    def follow(self, ratio: float) -> int:
-        """How many lines allocate so many times as many bytes."""
-        return int(equal(self.large, ratio).sum())
-
-    def main(self, ratios: np.ndarray, among: np.ndarray) -> float:
-        """The ratio of most bytes; 1 where there is none."""
-        sums = {float(ratio): self.share(equal(ratios, ratio), among) for ratio in ratios[among]}
-        return max(sums, key=lambda each: sums[each], default=1.0)
-
-
-class Comparison:
-    """Both runs of a device."""
-
-    def __init__(self, result: SnapshotDiff, device: DeviceDiff) -> None:
-        peak = device.moments[0]
-        self.result = result
-        self.before = Side(result.before.recording, device.before, peak.before_event)
-        self.after = Side(result.after.recording, device.after, peak.after_event)
-
-    @cached_property
-    def lines(self) -> Lines:
-        sides = []
-        for side in (self.before, self.after):
-            forward = pl.Series(stack_phases(side.recording).runs(FORWARD)).gather(side.allocations["stack"])
-            made = side.allocations.filter(forward & ~pl.col("category").is_in(_STATE))
-            sides.append(made.group_by("stack").agg(bytes=pl.col("size").sum(), count=pl.len().cast(pl.Int64)))
-        rows = stack_rows(sides[0], sides[1], self.result.matching)
-        rows = rows.filter((pl.col("count_before") > 0) & (pl.col("count_after") > 0))
-        steps = len(self.before.timeline.steps), len(self.after.timeline.steps)
-        longer = steps[1] / steps[0] if all(steps) else 1.0
-        columns = {
-            name: rows[name].to_numpy().astype(np.float64) for name in rows.columns if name[:5] in ("bytes", "count")
-        }
-        return Lines(
-            columns["count_after"] / columns["count_before"] / longer,
-            columns["bytes_after"] / np.maximum(columns["bytes_before"], 1) / longer,
-            np.maximum(columns["bytes_before"], columns["bytes_after"]),
-        )
-
-    @cached_property
-    def has_same_parameters(self) -> bool:
-        return np.array_equal(self.before.parameters, self.after.parameters)
-
-    def ratio(self, category: str) -> float:
-        """Of the greatest bytes of a category, parameters at the peak; NaN where one run has none."""
-        was, now = self.before.most(category), self.after.most(category)
-        return now / was if was else np.nan
-
-    @property
-    def batch_factor(self) -> float | None:
-        """How many times as large the tensors of the same program are, of as many; None: they are not."""
-        lines = self.lines
-        if not self.has_same_parameters or lines.share(equal(lines.many, 1.0)) < EXPLAINED:
-            return None
-        factor = lines.main(lines.large, ~equal(lines.large, 1.0))
-        follows = lines.share(equal(lines.large, factor)) >= EXPLAINED and equal(self.ratio("input"), factor)
-        return factor if follows and not equal(factor, 1.0) else None
 
 
 def program_changes(compared: Comparison) -> str:
     """``parameters ×2, activations ×2: the model has twice as many layers.``; "" where nothing is proved."""
-    changes = [*_of_parameters(compared), *_of_activations(compared), *_of_optimizer(compared)]
+    changes = [
+        *_of_parameters(compared),
+        *_of_training(compared),
+        *_of_activations(compared),
+        *_of_optimizer(compared),
+        *_of_leftovers(compared),
+    ]
     if not changes:
         return ""
+    changes += _of_inputs(compared)
     ratios = {noun: compared.ratio(category) for category, noun in _MEASURED.items()}
     parts = [f"{noun} {times(ratio)}" for noun, ratio in ratios.items() if ratio == ratio and not equal(ratio, 1.0)]
     return f"{', '.join(parts)}{': ' if parts else ''}{'; '.join(changes)}."
@@ -179,31 +45,118 @@ def _of_parameters(compared: Comparison) -> Iterator[str]:
         return
     if len(one) == len(two):
         ratios = two / one
-        middle = float(np.median(ratios))
-        if any(equal(middle, ratio) for ratio in _PRECISIONS) and equal(ratios, middle).mean() >= EXPLAINED:
-            yield f"every number takes {_ratio_text(middle)} the bytes, another precision"
+        middle = compared.ratio("parameter")
+        if (
+            any(equal(middle, ratio) for ratio in _PRECISIONS)
+            and one[equal(ratios, middle)].sum() >= EXPLAINED * one.sum()
+        ):
+            yield f"every number takes {ratio_text(middle)} the bytes, another precision"
             return
         root = float(ratios.max() if ratios.max() * ratios.min() > 1 else ratios.min()) ** 0.5
         steps = [equal(ratios, root**power) for power in range(3)]
         if not equal(root, 1.0) and steps[1].any() and steps[2].any() and np.logical_or.reduce(steps).all():
-            yield f"the width of the model is {_ratio_text(root)} what it was"
+            yield f"the width of the model is {ratio_text(root)} what it was"
+            return
     elif set(one.tolist()) == set(two.tolist()):
-        yield from _of_parts(compared.lines)
+        parts = list(_of_parts(compared))
+        if parts:
+            yield from parts
+            return
+    yield from _of_sizes(compared)
 
 
-def _of_parts(lines: Lines) -> Iterator[str]:
+def _of_sizes(compared: Comparison) -> Iterator[str]:
+    """As many parameters, of which some are larger; one more copy of all, none of which is trained; or some more."""
+    before, after = compared.before, compared.after
+    one, two = Counter(before.parameters.tolist()), Counter(after.parameters.tolist())
+    removed, added = (np.sort([*each.elements()]) for each in (one - two, two - one))
+    if len(removed) == len(added):
+        ratio = float(added[-1] / removed[-1])
+        follow = np.abs(added - ratio * removed) <= _ROUNDING * max(1.0, ratio)
+        # A table of positions grows with the sequence or the image.
+        if equal(ratio, 1.0) or not follow.all() or equal(ratio, compared.ratio("input")):
+            return
+        loss = after.bytes_of(_CLASSES) / max(1, before.bytes_of(_CLASSES)) / compared.longer
+        if equal(loss, ratio * compared.ratio("input")):
+            yield f"the vocabulary or the number of classes is {ratio_text(ratio)} what it was"
+        else:
+            count = f"{len(added)} of {plural(len(after.parameters), 'parameter')}"
+            yield f"{count} {'is' if len(added) == 1 else 'are'} {ratio_text(ratio)} as large"
+    elif not len(removed) or not len(added):
+        changed = added if len(added) else removed
+        copies = changed.sum() / max(1, min(before.most("parameter"), after.most("parameter")))
+        is_multiple = copies > MOST_OF and equal(copies, round(copies))
+        if before.gradients == after.gradients and is_multiple:
+            count = "another copy" if round(copies) == 1 else f"{round(copies)} more copies"
+            how = ", as of an average (EMA) or a reference model" if round(copies) == 1 else ""
+            yield f"{'the device has' if len(added) else 'before, the device had'} {count} of all parameters{how}"
+        elif before.gradients and after.gradients and before.gradients != after.gradients and not is_multiple:
+            more = "more" if len(added) else "fewer"
+            yield f"the model has {plural(len(changed), 'parameter')} {more} ({bytes_text(int(changed.sum()))})"
+
+
+def _of_training(compared: Comparison) -> Iterator[str]:
+    """Parameters that are there in both runs, of which one makes no gradient; gradients that stay from step to step;
+    several passes for each step.
+    """
+    before, after = compared.before, compared.after
+    if not (before.gradients and after.gradients and before.whole_steps and after.whole_steps):
+        return
+    for less, more, word in ((after, before, "fewer"), (before, after, "more")):
+        untrained = Counter(less.parameters.tolist()) - less.gradients
+        ungraded = more.gradients - less.gradients
+        frozen = _bytes(ungraded & untrained)
+        if frozen > EQUAL * _bytes(more.gradients) and frozen >= EXPLAINED * _bytes(ungraded):
+            sizes = [bytes_text(_bytes(side.gradients)) for side in (after, before)]
+            yield f"{word} parameters are trained, with gradients of {sizes[0]} instead of {sizes[1]}"
+    stays = [side.rounds_of_gradients <= 1 + EQUAL and side.whole_steps > 2 for side in (before, after)]
+    returns = [side.rounds_of_gradients > side.whole_steps - 1.5 > 1 for side in (before, after)]
+    if stays[1] and returns[0]:
+        yield "gradients stay from step to step, as with zero_grad(set_to_none=False)"
+    elif stays[0] and returns[1]:
+        yield "gradients are freed in each step, as with zero_grad(set_to_none=True)"
+    yield from _of_passes(compared)
+
+
+def _of_passes(compared: Comparison) -> Iterator[str]:
+    """All lines of the same model allocate more often in a step, those of backward passes, too."""
+    lines, before, after = compared.lines, compared.before, compared.after
+    passes = lines.main(lines.many, lines.weight > 0)
+    if before.gradients != after.gradients or lines.share(equal(lines.many, passes)) < EXPLAINED:
+        return
+    saved = after.saved_allocations / max(1, before.saved_allocations) / compared.longer
+    if max(passes, 1 / passes) >= _MORE_PASSES and equal(saved, passes):
+        how = "as with gradient accumulation" if passes > 1 else "as without gradient accumulation"
+        yield f"each optimizer step has {ratio_text(passes)} as many forward and backward passes, {how}"
+
+
+def _of_inputs(compared: Comparison) -> Iterator[str]:
+    """Most of what a pass computes grew as its inputs did; tokens have the same precision as before."""
+    lines, inputs = compared.lines, compared.ratio("input")
+    one, two = compared.before.parameters, compared.after.parameters
+    is_precise = len(one) == len(two) and any(equal(compared.ratio("parameter"), ratio) for ratio in _PRECISIONS)
+    precision = compared.ratio("parameter") if is_precise else 1.0
+    of_pass = lines.large / lines.many
+    if not equal(inputs, 1.0) and lines.share(equal(of_pass, inputs * precision)) >= MOST_OF:
+        yield f"the inputs are {ratio_text(inputs)} as large"
+
+
+def _of_parts(compared: Comparison) -> Iterator[str]:
     """Lines that allocate more often: tensors of one size in layers; in experts, which share the rows, smaller ones
     that have the same bytes together.
     """
+    lines, inputs = compared.lines, compared.ratio("input")
+    rows = inputs if inputs > 0 else 1.0
     changed = ~equal(lines.many, 1.0)
     ratio = lines.main(lines.many, changed)
     repeated = changed & equal(lines.many, ratio)
-    if equal(ratio, 1.0) or lines.share(repeated, changed) < MOST_OF:
+    is_more = (ratio > 1) == (compared.ratio("parameter") > 1)
+    if equal(ratio, 1.0) or not is_more or lines.share(repeated, changed) < MOST_OF:
         return
-    if lines.share(repeated) >= MOST_OF and lines.share(equal(lines.large, ratio), repeated) >= MOST_OF:
-        yield f"the model has {_ratio_text(ratio)} as many layers"
-    elif lines.share(equal(lines.large, 1.0), repeated) >= MOST_OF:
-        yield f"the model has {_ratio_text(ratio)} as many experts"
+    if lines.share(repeated) >= MOST_OF and lines.share(equal(lines.large, ratio * rows), repeated) >= MOST_OF:
+        yield f"the model has {ratio_text(ratio)} as many layers"
+    elif lines.share(equal(lines.large, rows), repeated) >= MOST_OF:
+        yield f"the model has {ratio_text(ratio)} as many experts"
 
 
 def _of_activations(compared: Comparison) -> Iterator[str]:
@@ -213,21 +166,32 @@ def _of_activations(compared: Comparison) -> Iterator[str]:
     if checkpoints[0] != checkpoints[1] and (grew < 1 - EQUAL if checkpoints[1] else grew > 1 + EQUAL):
         yield f"activation checkpointing is {'on' if checkpoints[1] else 'off'}"
     casts = before.runs(_AUTOCAST), after.runs(_AUTOCAST)
-    if casts[0] != casts[1]:
-        yield f"autocast is {'on' if casts[1] else 'off'}"
+    if casts[0] != casts[1] or _casts(compared, before, after) or _casts(compared, after, before):
+        yield f"autocast is {'on' if casts[1] > casts[0] or after.halved_weights > before.halved_weights else 'off'}"
     elif compared.has_same_parameters and equal(compared.ratio("input"), 1.0) and before.reads_inputs:
         changed = equal(lines.many, 1.0) & ~equal(lines.large, 1.0)
         ratio = lines.main(lines.large, changed)
         is_precision = any(equal(ratio, one) for one in _PRECISIONS)
         if is_precision and lines.share(changed & equal(lines.large, ratio)) >= MOST_OF:
-            yield f"most activations take {_ratio_text(ratio)} the bytes for inputs of one size, another precision"
+            yield f"most activations take {ratio_text(ratio)} the bytes for inputs of one size, another precision"
+
+
+def _casts(compared: Comparison, without: Side, with_casts: Side) -> bool:
+    """Whether the same model copies its weights into half the bytes in one run, in lines that allocate more for it, as
+    norms do not.
+    """
+    lines = compared.lines
+    many = lines.many if with_casts is compared.after else 1 / lines.many
+    shares = lines.share(many > 1 + EQUAL), lines.share(equal(many, 1.0))
+    is_halved = with_casts.halved_weights - without.halved_weights >= MOST_OF
+    return is_halved and min(shares) > 1 - EXPLAINED and without.gradients == with_casts.gradients
 
 
 def _of_optimizer(compared: Comparison) -> Iterator[str]:
     sides = (compared.before, compared.after)
     was, now = (side.most("optimizer state") / max(1, side.most("parameter")) for side in sides)
     one, two = (" and ".join(side.optimizers) for side in sides)
-    if one == two or abs(now - was) < EQUAL:
+    if one == two or abs(now - was) < EQUAL or not (compared.before.gradients and compared.after.gradients):
         return
     if one and two:
         yield f"the optimizer is {two} instead of {one}"
@@ -237,9 +201,17 @@ def _of_optimizer(compared: Comparison) -> Iterator[str]:
         yield f"the optimizer is {two}, before it had no state"
 
 
-def equal(ratio: np.ndarray | float, wanted: float) -> np.ndarray:
-    """Bool per ratio."""
-    return np.asarray(np.abs(np.asarray(ratio) / wanted - 1) < EQUAL)
+def _of_leftovers(compared: Comparison) -> Iterator[str]:
+    """Tensors of each step that stay allocated to the end, which explain most of the change of the peak."""
+    before, after = compared.before.leftovers, compared.after.leftovers
+    change = int(after["bytes"].sum()) - int(before["bytes"].sum())
+    of_peak = compared.after.peak_bytes - compared.before.peak_bytes
+    if not of_peak or change / of_peak < MOST_OF:
+        return
+    less, more = (before, after) if change > 0 else (after, before)
+    line = more.join(less, on="line", how="anti")["line"].head(1).to_list()
+    if line:
+        yield f"tensors of each step {'stay' if change > 0 else 'no longer stay'} allocated, most of {line[0]}"
 
 
 def times(ratio: float) -> str:
@@ -248,9 +220,13 @@ def times(ratio: float) -> str:
 
 
 def number(value: float) -> str:
-    """Two decimals at most: ``1.5``."""
-    return f"{value:.2f}".rstrip("0").rstrip(".")
+    """Two decimals at most, three of small ones: ``1.5``, ``0.125``."""
+    return f"{value:.{2 if value > _SMALL else 3}f}".rstrip("0").rstrip(".")
 
 
-def _ratio_text(ratio: float) -> str:
+def ratio_text(ratio: float) -> str:
     return "twice" if equal(ratio, 2.0) else "half" if equal(ratio, 0.5) else f"{number(ratio)} times"
+
+
+def _bytes(sizes: Counter[int]) -> int:
+    return sum(size * count for size, count in sizes.items())

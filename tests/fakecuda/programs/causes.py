@@ -1,10 +1,13 @@
-"""A small transformer with experts, trained with one option changed: ``causes.py OUT CHANGE`` dumps a snapshot to OUT.
+"""A small transformer with experts, trained with one option changed: ``causes.py OUT CHANGE`` dumps a snapshot to OUT;
+``causes.py OUT CHANGE python`` one without C++ frames.
 
-Changes: none, layers, experts, bfloat16, autocast, checkpoint, sgd, batch, width.
+Changes: none, layers, experts, bfloat16, autocast, checkpoint, sgd, batch, width, vocabulary, frozen, average,
+accumulation, zeroed, outputs.
 """
 
 from __future__ import annotations
 
+import copy
 import sys
 from contextlib import nullcontext
 
@@ -13,9 +16,9 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-OUT, CHANGE = sys.argv[1:]
+OUT, CHANGE, *STACKS = sys.argv[1:]
 WIDTH = 384 if CHANGE == "width" else 256
-BATCH, LENGTH, WORDS = 16 if CHANGE == "batch" else 8, 64, 1024
+BATCH, LENGTH, WORDS = 16 if CHANGE == "batch" else 8, 64, 4096 if CHANGE == "vocabulary" else 1024
 
 
 class Experts(nn.Module):
@@ -60,19 +63,29 @@ def train() -> None:
     model = Model().cuda()
     if CHANGE == "bfloat16":
         model = model.bfloat16()
+    if CHANGE == "frozen":
+        model.layers.requires_grad_(False)
+    average, outputs = copy.deepcopy(model) if CHANGE == "average" else None, []
     make = torch.optim.SGD if CHANGE == "sgd" else torch.optim.AdamW
     optimizer = make(model.parameters(), lr=1e-3)
-    for _ in range(3):
-        tokens = torch.zeros(BATCH, LENGTH, dtype=torch.int64, device="cuda")
-        with torch.autocast("cuda", torch.bfloat16) if CHANGE == "autocast" else nullcontext():
-            logits = model(tokens)
-            loss = functional.cross_entropy(logits.flatten(0, 1), tokens.flatten())
-        loss.backward()
+    for _ in range(4 if CHANGE == "outputs" else 3):
+        for _ in range(2 if CHANGE == "accumulation" else 1):
+            tokens = torch.zeros(BATCH, LENGTH, dtype=torch.int64, device="cuda")
+            with torch.autocast("cuda", torch.bfloat16) if CHANGE == "autocast" else nullcontext():
+                logits = model(tokens)
+                loss = functional.cross_entropy(logits.flatten(0, 1), tokens.flatten())
+            loss.backward()
+            if CHANGE == "outputs":
+                outputs.append(logits)
         optimizer.step()
-        optimizer.zero_grad()
+        optimizer.zero_grad(set_to_none=CHANGE != "zeroed")
+        if average is not None:
+            with torch.no_grad():
+                for mean, weight in zip(average.parameters(), model.parameters(), strict=True):
+                    mean.lerp_(weight, 0.01)
 
 
 if __name__ == "__main__":
-    torch.cuda.memory._record_memory_history(max_entries=100_000)
+    torch.cuda.memory._record_memory_history(max_entries=100_000, stacks=(*STACKS, "all")[0])
     train()
     torch.cuda.memory._dump_snapshot(OUT)

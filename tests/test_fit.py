@@ -335,6 +335,13 @@ def test_a_part_of_a_sequence_may_be_shorter_by_one() -> None:
     assert found.is_proven[0]
 
 
+def test_all_samples_and_a_few_more_for_each_are_proven_by_whole_bytes() -> None:
+    values = np.array([600.0, 1200.0])
+    found = size_laws(values, np.array([[4 * 600 * 605, 4 * 600 * 605], [4 * 1200 * 1205, 4 * 1200 * 1205 + 600]]), 1)
+    assert found.sizes(2400)[0] == 4 * 2400 * 2405
+    assert found.is_proven.tolist() == [True, False]
+
+
 class Runs:
     """A program that runs at some values only."""
 

@@ -11,6 +11,8 @@ size have a law, which it is given: tensors of one size mostly have one shape. A
 recording alone."""
 ROUNDING = 512.0
 """Bytes by which a size may miss a line: kernels round up what they ask for, to 32 numbers or 512 bytes."""
+MANY = 32
+"""From this value on, two sizes of something else hardly are whole numbers of bytes times the value and its square."""
 SHIFT = 2
 """By how much a part of a sequence may be shorter than it: ``logits[:, :-1]`` and the like."""
 
@@ -19,8 +21,8 @@ class SizeLaws(Struct, frozen=True):
     """Bytes of each allocation as ``a + b * value + c * value**2``.
 
     coefficients: Float64, (allocations, 3): a, b, c. kind: Int8. is_proven: Boolean; the sizes are constant, or exactly
-    proportional to the value, its square, or it less 1 or :data:`SHIFT`, or a third recording has the size that two
-    others foretell.
+    proportional to the value, its square, or it less 1 or :data:`SHIFT`, or whole numbers of bytes times both, or a
+    third recording has the size that two others foretell.
     """
 
     coefficients: np.ndarray
@@ -80,7 +82,9 @@ def _from_two(laws: SizeLaws, rows: np.ndarray, x: np.ndarray, y: np.ndarray) ->
     c = np.where(both, (y1 / x1 - y0 / x0) / (x1 - x0), np.where(square, y0 / (x0 * x0), 0.0))
     b = np.where(both, y0 / x0 - c * x0, np.where(square, 0.0, slope))
     _set_laws(laws, rows, np.stack([np.where(both | square, 0.0, start), b, c], axis=1))
-    laws.is_proven[rows] = square | shifted | (y0 == y1) | (y0 * x1 == y1 * x0)
+    # Of all samples with all and with a few more, as in-batch negatives and mined ones: whole bytes of both.
+    whole = both & (x0 >= MANY) & (b % 1 == 0) & (c % 1 == 0)
+    laws.is_proven[rows] = square | shifted | whole | (y0 == y1) | (y0 * x1 == y1 * x0)
 
 
 def _from_three(laws: SizeLaws, rows: np.ndarray, x: np.ndarray, y: np.ndarray) -> None:

@@ -191,7 +191,7 @@ def _previous_outputs(context: AdviceContext) -> Advice | None:
         "Delete the previous iteration's outputs before the next forward pass",
         [
             sentence(
-                "{} of outputs from the iteration before are still allocated at the peak, because their variable is "
+                "{} of outputs from the previous iteration are still allocated at the peak, because their variable is "
                 "assigned again only after {next}. Call del on it, or move the loop's body into a function.",
                 bytes_part(previous),
                 next="the next list of them is allocated" if are_lists else "the next forward pass",

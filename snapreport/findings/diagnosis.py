@@ -35,7 +35,7 @@ _CAUSES = {
         "Graphs that a stored output or loss refers to hold",
         "release them after the backward pass",
     ),
-    "previous-outputs": ("Outputs of the iteration before hold", "delete the old ones first"),
+    "previous-outputs": ("Outputs of the previous iteration hold", "delete the old ones first"),
     "replaced-together": ("Tensors that have been copied hold", "replace each before the next is copied"),
     "backward-each": ("Graphs of several forward passes hold", "call `backward()` after each"),
     "expanded-mask": ("Copies of one attention mask hold", "use a mask that broadcasts"),

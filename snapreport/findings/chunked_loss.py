@@ -10,6 +10,7 @@ from snapreport.findings.collected_outputs import collections
 from snapreport.findings.graphs import unknown_of_a_step
 from snapreport.findings.saving import bytes_over_time
 from snapreport.sentence import sentence
+from snapreport.timeline.phases import OPTIMIZER_STEP
 
 CHUNKS = 8
 """Pieces in which a chunked loss is computed. Recorded with and without, MiB replayed and measured: 505, 505; 1,058,
@@ -57,6 +58,8 @@ def _loss_sized(context: AdviceContext) -> np.ndarray:
     largest = int(context.size[loss].max(initial=0))
     unknown = unknown_of_a_step(context) if context.trains else context.category("unknown")
     of_step = (context.category("activation", "temporary") | unknown) & context.is_traced
+    # The optimizer's temporaries of a last layer's weight may be as large.
+    of_step &= ~(context.phases.innermost == OPTIMIZER_STEP)[context.stack]
     alike = of_step & (context.size == largest)
     found: np.ndarray = loss | alike
     if largest < MIN_BYTES // 2:

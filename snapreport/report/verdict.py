@@ -61,11 +61,16 @@ def chips(
     statements = [(text, f) for text, f in statements if f is statements[0][1] or f.kind != "leak"]
     lead = [_diagnosis_chip(statements, found, index, stack_base, links)] if statements else []
     told = {id(finding) for _, finding in statements}
+    said = {f.evidence["rule"] for _, f in statements if f.kind == "advice"} | {chip.rule for chip in lead}
     found = [f for f in found if id(f) not in told]
     problems = [f for f in found if f.kind != "advice" and _is_shown(f)]
-    # A remedy that a problem's chip names has no chip of its own.
-    named = {id(remedies[0]) for f in problems if f.kind != "leak" and (remedies := best_remedies(f, found))}
-    advice = [f for f in found if f.kind == "advice" and _is_shown(f) and id(f) not in named]
+    # A remedy that a failure's chip names has no chip of its own, nor has the same remedy for another device.
+    said |= {f.evidence["rule"] for problem in problems if problem.kind == "oom" for f in _remedies(problem, found)[:1]}
+    advice = []
+    for f in found:
+        if f.kind == "advice" and _is_shown(f) and f.evidence["rule"] not in said:
+            said.add(f.evidence["rule"])
+            advice.append(f)
     shown = [*lead, *(_chip(f, found, index[f.device], stack_base, links) for f in problems + advice)][:MOST]
     shown_for = [f for _, f in statements[:1]] + problems + advice
     return [
@@ -92,15 +97,17 @@ def _diagnosis_chip(
     cause, advised = joined(texts[:causes]), texts[causes:]
     if finding.kind == "leak":
         advised = [_peak_without_leak(finding), *advised]
+    remedy = joined(text for text in advised if text)
+    named = "" if remedy and finding.kind == "oom" else chip.rule
     return replace(
         chip,
         word="Peak" if finding.kind == "peak" else chip.word,
         cause=cause,
         place="" if chip.place and chip.place in cause else chip.place,
-        remedy=joined(text for text in advised if text) or chip.remedy,
+        remedy=remedy or chip.remedy,
         certainty="",  # the diagnosis says it
         told=texts,
-        rule=next((rule_of(f, stack_base) for _, f in statements[causes:] if f.kind == "advice"), chip.rule),
+        rule=next((rule_of(f, stack_base) for _, f in statements[causes:] if f.kind == "advice"), named),
     )
 
 
@@ -138,22 +145,21 @@ def _chip(finding: Finding, found: Sequence[Finding], device: int, stack_base: i
     )
 
 
-def best_remedies(finding: Finding, found: Sequence[Finding]) -> list[Finding]:
-    """Remedies of a failure or of what is reserved, best first: what was replayed to avoid it, then most bytes."""
-    advice = [f for f in found if f.kind == "advice" and f.device == finding.device and f.confidence != "estimate"]
-    return sorted(filter(_is_shown, advice), key=lambda f: (not f.evidence.get("avoids_failure"), -f.bytes))
-
-
 def _remedy(finding: Finding, found: Sequence[Finding]) -> str:
-    """What to do, with its number: a leak has its own sentences, other problems have advice."""
+    """What to do, with its number: a leak has its own sentences, a failure has advice; of other problems, why."""
     if finding.kind == "leak":
         return joined(text for text in (_peak_without_leak(finding), finding.detail[-1]) if text)
-    remedies = _remedies(finding, found)
-    return sentence("{}.", remedies[0].title) if remedies else ""
+    if finding.kind != "oom":
+        return "" if finding.severity == "info" else joined(finding.detail[:1])
+    return joined(sentence("{}.", f.title) for f in _remedies(finding, found)[:1])
 
 
 def _remedies(finding: Finding, found: Sequence[Finding]) -> list[Finding]:
-    return [finding] if finding.kind in ("advice", "leak") else best_remedies(finding, found)
+    """Itself, or a failure's, best first: what was replayed to avoid it, then most bytes."""
+    if finding.kind != "oom":
+        return [finding] if finding.kind in ("advice", "leak") else []
+    advice = [f for f in found if f.kind == "advice" and f.device == finding.device and f.confidence != "estimate"]
+    return sorted(filter(_is_shown, advice), key=lambda f: (not f.evidence.get("avoids_failure"), -f.bytes))
 
 
 def rule_of(finding: Finding, stack_base: int) -> str:

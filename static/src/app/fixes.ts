@@ -216,6 +216,8 @@ export class Fixes {
       const question = { ...this.offers.left(scene, remedies), settings: '', memory: null }
       const { unlimited } = await this.page.client.replayed('change', scene.info.index, question).answer
       if (!unlimited) return
+      // It ran with less, releasing cached memory whenever the device was full: this says nothing of what it needs.
+      if (unlimited.peakReserved > scene.info.stats.peak_reserved_bytes) continue
       place.textContent = ` · ${fitText(unlimited.peakReserved)}`
     }
   }
@@ -224,12 +226,16 @@ export class Fixes {
     return peakOf(scene.data!.allocated, this.offers.left(scene, []).requests)
   }
 
+  /** With the request that failed, as in the first chips. */
+  private peakName(scene: Scene): string {
+    return this.peakBefore(scene) > scene.info.stats.peak_allocated_bytes ? 'Needed at the failure' : 'Peak'
+  }
+
   private renderRecorded(scene: Scene): void {
-    if (this.offers.list.length === 0) return fill(this.result)
     const line = (label: string, bytes: number) => h('p', `${label} `, h('b', formatBytes(bytes)))
     const hint = h('p.soft', 'Choose what to change: the trace is replayed.')
     const reserved = line('Peak reserved', scene.info.stats.peak_reserved_bytes)
-    fill(this.result, line('Peak', this.peakBefore(scene)), reserved, hint)
+    fill(this.result, line(this.peakName(scene), this.peakBefore(scene)), reserved, hint)
   }
 
   private renderResult(scene: Scene, peak: number): void {
@@ -240,15 +246,16 @@ export class Fixes {
       h('p', `${label} `, `${formatBytes(from)} → `, h('b', to))
     const [least, most] = [this.least, peak].map(formatBytes)
     const range = least === most ? most : `${least} to ${most}`
-    const parts: Node[] = [line('Peak', before, range)]
+    const parts: Node[] = [line(this.peakName(scene), before, range)]
     if (answer === null) parts.push(h('p.soft', 'Replaying the allocator…'))
     else if (typeof answer === 'string') parts.push(h('p.soft', `${answer}.`))
     else if (!answer.unlimited) parts.push(h('p.soft', `Reserved memory is not replayed: ${answer.check.reason}.`))
     else {
       const { peakReserved } = answer.unlimited
       parts.push(line('Peak reserved', info.stats.peak_reserved_bytes, formatBytes(peakReserved)))
-      const until = info.ooms.length ? ', up to the failure: what comes after it is not recorded.' : '.'
-      parts.push(h('p', `It ${fitText(peakReserved)}${until}`))
+      const until = info.ooms.length ? ', up to the failure: what comes after it is not recorded' : ''
+      const cached = peakReserved > info.stats.peak_reserved_bytes ? ' without releasing cached segments' : ''
+      parts.push(h('p', `It ${fitText(peakReserved)}${cached}${until}.`))
       if (answer.failedEvent !== null) parts.push(this.failure(scene, answer))
       else if (info.ooms.length && answer.capacity !== Infinity)
         parts.push(h('p', `Nothing fails with ${formatBytes(answer.capacity)} for the allocator.`))

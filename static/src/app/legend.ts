@@ -82,7 +82,7 @@ export class Legend {
     const hovered = state.view === 'timeline' ? timeline.hoveredPosition : null
     const position = hovered ?? positionOf(info, state.at)
     const pane = split().pane ? `First pane, ${deviceLabel(client.manifest, info)}` : null
-    const key = [info.index, position, state.query, this.isOpen(state), pane].join()
+    const key = [info.index, position, state.query, this.isOpen(state), pane, state.view, scene.isChanged].join()
     if (key === this.drawn && this.shown?.colouring === colouring) return
     this.drawn = key
     this.shown = { info, data, colouring, position, pane }
@@ -174,7 +174,8 @@ export class Legend {
     const order = byBytes(used, held)
       .slice(0, this.room)
       .filter((key, i) => held.count[key] > 0 || i === 0)
-    const moment = `${pane ? `${pane}, ` : ''}${wordsOf(shown.info, position)}, ${formatBytes(total)}`
+    const isChanged = state.view === 'timeline' && this.page.timeline.currentScene?.isChanged
+    const moment = `${pane ? `${pane}, ` : ''}${wordsOf(shown.info, position)}, ${formatBytes(total)}${isChanged ? ' as recorded' : ''}`
     const rest = used.filter((key) => held.count[key] > 0).length - order.length
     this.more.textContent =
       colouring.missing ??

@@ -92,6 +92,11 @@ export class Scene {
     this.restack()
   }
 
+  /** Whether the allocations are drawn with other sizes than recorded. */
+  get isChanged(): boolean {
+    return this.sizes[0] !== null
+  }
+
   get isPart(): boolean {
     return this.only !== null
   }

@@ -48,7 +48,7 @@ export function drawMarks(frame: Frame): void {
       drawn.push({ mark, x })
       lastX = x
     }
-    const text = labelOf(mark)
+    const text = labelOf(mark, frame.scene)
     const width = top.measureText(text).width
     const start = placeLabel(
       x,
@@ -151,8 +151,8 @@ export function markAt(frame: Frame, x: number, y: number): Mark | null {
   return best
 }
 
-function labelOf(mark: Mark): string {
-  if (mark.kind === 'peak') return `peak ${formatBytes(mark.bytes)}`
+function labelOf(mark: Mark, { isChanged }: Scene): string {
+  if (mark.kind === 'peak') return `${isChanged ? 'recorded ' : ''}peak ${formatBytes(mark.bytes)}`
   if (mark.kind === 'oom') return mark.bytes > 0 ? `OOM: ${formatBytes(mark.bytes)} requested` : 'OOM'
   return mark.kind
 }

@@ -316,7 +316,7 @@ def test_query_of_a_group_finds_it(table: Callable[..., Table], grouping: str) -
 
 
 def check_stack_beside(opened: Table, mine: set[int], found: set[int]) -> None:
-    """The largest whole stack of the group at the peak, and how many others the query finds."""
+    """The largest whole stack of the group at the peak, and how many others of what the query finds are live then."""
     device, page = opened.device, opened.opened.page
     live: dict[oracle.Frames, int] = collections.Counter()
     for i in mine & set(device.live_at(device.peak_event)):
@@ -325,7 +325,7 @@ def check_stack_beside(opened: Table, mine: set[int], found: set[int]) -> None:
     assert shown and live[shown] == max(size for stack, size in live.items() if stack)
     panel = page.locator("aside.details")
     assert panel.is_visible() and panel.locator(".frames > li").count() > 0
-    others = {device.allocations[i].stack for i in found} - {shown}
+    others = {device.allocations[i].stack for i in found & set(device.live_at(device.peak_event))} - {shown}
     words = panel.locator(".other-stacks")
     assert words.count() == (1 if others else 0)
     if others:

@@ -50,7 +50,7 @@ export function rangeDetails(
     h(
       'p.siblings',
       [plural(last - first + 1, 'event'), us !== null && formatDuration(us)].filter(Boolean).join(', '),
-      ...(matches ? [', of what ', h('code', matches.query), ' finds'] : []),
+      ...(matches ? [', of what the search finds'] : []),
     ),
     factsList([
       ['Allocated', `${formatBytes(sum(allocated))} in ${plural(sum(births), 'allocation')}`],

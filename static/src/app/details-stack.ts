@@ -77,13 +77,13 @@ export function stackDetails(
 }
 
 /** Where the query finds this stack and others: its share of them, and the others that hold most. */
-function othersPart(store: Store, data: DeviceData, stacks: Stacks, { mask, query }: Matches, stack: number): Node[] {
+function othersPart(store: Store, data: DeviceData, stacks: Stacks, { mask }: Matches, stack: number): Node[] {
   const position = positionOf(data.info, store.state.at)
   const shares = stackShares(data, position, (id) => mask[id] === 1)
-  const others = shares.filter((share) => share.stack !== stack)
+  const of = shares.some(({ live }) => live > 0) ? 'live' : 'bytes'
+  const others = shares.filter((share) => share.stack !== stack && share[of] > 0)
   const own = shares.find((share) => share.stack === stack)
   if (!own || others.length === 0) return []
-  const of = shares.some(({ live }) => live > 0) ? 'live' : 'bytes'
   const total = shares.reduce((sum, share) => sum + share[of], 0)
   const when = of === 'live' ? (position === data.info.peak_event + 1 ? ' at the peak' : ' at this moment') : ''
   const list = h('ol.sibling-list')
@@ -97,9 +97,7 @@ function othersPart(store: Store, data: DeviceData, stacks: Stacks, { mask, quer
   return [
     h(
       'p.siblings.other-stacks',
-      `This stack holds ${formatBytes(own[of])}${when}, ${formatShare(own[of], total)} of what `,
-      h('code', query),
-      ` finds; ${plural(others.length, 'other stack')}${hidden > 0 ? `, the largest ${OTHERS_SHOWN}` : ''}:`,
+      `This stack holds ${formatBytes(own[of])}${when}, ${formatShare(own[of], total)} of what the search finds; ${plural(others.length, 'other stack')}${hidden > 0 ? `, the largest ${OTHERS_SHOWN}` : ''}:`,
     ),
     list,
   ]

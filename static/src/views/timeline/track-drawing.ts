@@ -29,6 +29,8 @@ interface Row {
 const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, sans-serif'
 /** Narrower pieces have no name on them. */
 const NAME_FROM = 22
+/** Of a name that is cut off. */
+const FEWEST_LETTERS = 4
 const TOOTH = 4
 
 export function drawRow(ctx: CanvasRenderingContext2D, row: Row): void {
@@ -55,10 +57,12 @@ export function drawRow(ctx: CanvasRenderingContext2D, row: Row): void {
     if (width < NAME_FROM) continue
     // The bands are light on both themes: dark text reads on either.
     ctx.fillStyle = dark ? css(inks.panel) : css(inks.ink)
-    const text = textOf(track, piece)
+    const name = textOf(track, piece)
+    const short = track.kind === 'step' && !isMerged(track, piece) && ctx.measureText(name).width > width - 8
+    const text = (short && /\d+/.exec(name)?.[0]) || name
     const shown = fitted(ctx, text, width - 8)
-    // A number that is cut off reads as another one.
-    if (shown === text || !isMerged(track, piece)) ctx.fillText(shown, x + 4, middle)
+    // A number that is cut off reads as another one, and a letter is no name.
+    if (shown === text || (!isMerged(track, piece) && shown.length > FEWEST_LETTERS)) ctx.fillText(shown, x + 4, middle)
   }
 }
 

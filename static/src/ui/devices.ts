@@ -64,8 +64,7 @@ export const NO_SEGMENTS =
 
 /** Why a timeline is empty or short, in a sentence; null when it needs no explanation. */
 export function explain(info: DeviceInfo): string | null {
-  if (info.events === 0 && info.allocations > 0)
-    return 'Recorded without history: only the final state is known, shown as one position.'
+  if (info.events === 0 && info.allocations > 0) return 'Recorded without history: only the final state is known.'
   if (info.events === 0 && info.stats.segments > 0)
     return 'Recorded without history, and no block was in use: there is nothing to draw.'
   if (info.events === 0) return 'Nothing was recorded for this device: no events and no segments.'

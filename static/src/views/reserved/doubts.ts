@@ -15,7 +15,7 @@ export function doubtsOf(data: DeviceData, replay: Replay | null): string[] {
       'This report leaves out addresses to stay under its size limit (--max-size): parts of fragmentation and segments cannot be shown.',
     )
   if (info.events === 0 && info.stats.segments > 0)
-    doubts.push('Recorded without history: only the final state is known, shown as one position.')
+    doubts.push('Recorded without history: only the final state is known.')
   const { reserved, allocated } = data
   let isBelowZero = false
   let isBelowAllocated = false

@@ -68,7 +68,7 @@ export function doubtsOf(state: AllocatorState, replay: Replay, info: DeviceInfo
     if (state.blockId[block] >= 0 && replay.assumed[state.blockId[block]]) assumed++
   if (assumed > totals.outside)
     doubts.push(
-      `Of ${plural(assumed - totals.outside, 'block')} from before the trace nothing tells the rounding beyond 512 bytes.`,
+      `Rounding beyond 512 bytes is not recorded for ${plural(assumed - totals.outside, 'block')} from before the trace.`,
     )
   if (info.left_out.includes('requested'))
     doubts.push('This report leaves out when frees were requested: pending frees show as allocated.')

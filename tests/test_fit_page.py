@@ -61,6 +61,12 @@ def test_the_page(tmp_path: Path) -> None:
     assert "<svg" in page
     assert "<script" not in page
     assert all(line.split()[0] in page for line in done.out.splitlines() if line[:1].isdigit())
+    cards = re.findall(r"^(\d+ GB), .* usable +(\d+(?: or more)?|none) ", done.out, re.MULTILINE)
+    (answer,) = re.findall(
+        r'<header id="top">\s*<h1>.*</h1>\s*<p class="headline">Largest batch: (.*) \(estimate\)', page
+    )
+    shown = answer.split(", ")
+    assert shown == [f"{value} on {card}" for card, value in cards][: len(shown)], "the answer comes first"
     assert re.findall(r'text-anchor="middle">(\d+)<', page) == [str(value) for value in range(2, 33, 4)]
     assert cli.in_process("fit", path, "--at", "8", "-o", path).code == 2
     out.write_text("not ours")

@@ -30,10 +30,11 @@ class FitPageDevice(Struct, frozen=True):
 
 
 class FitPage(Struct, frozen=True):
-    """What the template shows. ranks: of a job, as text."""
+    """What the template shows. answers: the largest values, a sentence for each device; ranks: of a job, as text."""
 
     title: str
     number: str
+    answers: list[str]
     recordings: list[str]
     ranks: str
     devices: list[FitPageDevice]
@@ -53,7 +54,25 @@ def fit_page(document: FitDocument) -> bytes:
     ]
     ranks = "\n\n".join(ranks_text(document))
     heading = f"{upper_first(document.name)}: what fits"
-    return render_plain("fit.html.j2", FitPage(heading, document.name, recordings_text(document), ranks, devices))
+    answers = [
+        _largest(device, document.name, f" of {page.name}" * (len(devices) > 1))
+        for device, page in zip(document.devices, devices, strict=True)
+        if device.largest
+    ]
+    page = FitPage(heading, document.name, answers, recordings_text(document), ranks, devices)
+    return render_plain("fit.html.j2", page)
+
+
+def _largest(device: FitDevice, name: str, of: str) -> str:
+    """On each memory, up to the first on which all values that were looked at fit."""
+    most = next((at for at, found in enumerate(device.largest) if found.is_limit), len(device.largest))
+    values = [
+        f"{'none' if found.value is None else f'{found.value:g}'}{' or more' * found.is_limit} on "
+        f"{found.card or bytes_text(found.memory_bytes)}"
+        for found in device.largest[: most + 1]
+    ]
+    certainty = device.largest[0].confidence
+    return f"Largest {name}{of}: {', '.join(values)} ({'recorded' if certainty == 'measured' else certainty})."
 
 
 def _value(row: FitPrediction, device: FitDevice, name: str) -> FitPageValue:

@@ -95,7 +95,8 @@ def _values(document: FitDocument, device: FitDevice) -> list[str]:
     if recordings.reason is not None:
         return [f"nothing can be foretold: {recordings.reason}."]
     parts = [f"{part.category} {bytes_text(part.bytes)}" for part in device.growth]
-    grows = f"each unit of {name} adds {bytes_text(device.per_unit_bytes)} to the peak: {', '.join(parts)}."
+    least = "at least " * (len(document.recordings) == 1 and recordings.unmatched_bytes > 0)
+    grows = f"each unit of {name} adds {least}{bytes_text(device.per_unit_bytes)} to the peak: {', '.join(parts)}."
     lines = [grows if parts else f"the peak does not depend on {name}."]
     lines += [_bend_text(bend, name) for bend in device.bends]
     has_memory = any(found.card is None for found in device.largest)
@@ -145,7 +146,8 @@ def _names(remedies: list[FitRemedy]) -> str:
 
 
 def _header(name: str, has_memory: bool) -> tuple[str, ...]:
-    return (name, "peak allocated", "peak reserved", "range", "retries", *(("fits",) if has_memory else ()), "")
+    fits = ("fits",) if has_memory else ()
+    return (name, "peak allocated", "peak reserved", "reserved range", "retries", *fits, "")
 
 
 def _row(row: FitPrediction, has_memory: bool) -> tuple[str, ...]:
@@ -194,7 +196,7 @@ def _certainty(document: FitDocument, device: FitDevice) -> list[str]:
         return [
             "One recording: activations and temporaries are taken to grow with the batch, those of all pairs of its "
             "samples with its square, parameters, gradients and optimizer state not (estimate). A second recording at "
-            "another value shows what does.",
+            "another value shows what does. Until then the table counts what may grow as growing.",
             *workspaces,
         ]
     if recordings.exact:

@@ -228,11 +228,11 @@ def _top(snapshot: Snapshot, timeline: DeviceTimeline) -> list[str]:
     )
     return [
         sentence(
-            "{} ({}) in {} from {}",
+            "{} ({}) in {} {}",
             bytes_part(row["bytes"]),
             share_text(row["bytes"], timeline.peak_bytes),
             plural(row["count"], "allocation"),
-            code_part(row["name"]) if row["name"] else "no stack trace",
+            sentence("from {}", code_part(row["name"])) if row["name"] else "without a stack trace",
         )
         for row in rows.head(EVIDENCE_ROWS).rows(named=True)
     ]
@@ -272,9 +272,9 @@ def _grown(device: DeviceDiff) -> list[str]:
     rows = device.functions[0].filter(pl.col("delta") > 0).head(EVIDENCE_ROWS)
     return [
         sentence(
-            "{} more from {} ({} → {}, {})",
+            "{} more {} ({} → {}, {})",
             bytes_part(row["delta"]),
-            code_part(row["name"]) if row["name"] else "no stack trace",
+            sentence("from {}", code_part(row["name"])) if row["name"] else "without a stack trace",
             bytes_part(row["bytes_before"]),
             bytes_part(row["bytes_after"]),
             row["change"],

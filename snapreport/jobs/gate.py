@@ -163,7 +163,7 @@ def _findings(job: Job, kind: str) -> Check:
     text: str = (
         sentence("{kind} {}", on_ranks(job, rows), kind=kind)
         if rows
-        else sentence("no {kind} on {} ranks", len(job.rows), kind=kind)
+        else sentence("no {kind} found on {} ranks", len(job.rows), kind=kind)
     )
     evidence: list[str] = [
         sentence("{}: {}", rank_part(job.ranks[row]), finding.title)
@@ -180,7 +180,7 @@ def _findings(job: Job, kind: str) -> Check:
     if not short or result.unknown:
         return result
     reason = sentence("{reason} ({})", on_ranks(job, short), reason=job.digests[short[0]].leak_unknown)
-    return replace(result, unknown=reason)
+    return replace(result, message=reason, unknown=reason)
 
 
 def _result(

@@ -52,10 +52,12 @@ def chips(
     links: Links,
     statements: Sequence[tuple[str, Finding]] = (),
     place_of: Callable[[int], str] = lambda stack: "",
+    file: str = "",
 ) -> list[Chip]:
     """Chips of one snapshot's findings, worst first. ``index``: the page's index of each device; ``stack_base``: the
     page's number of the snapshot's first stack; ``statements``: the diagnosis of the device that the report opens on,
-    which is the first chip; ``place_of``: the line of the program that a stack runs in.
+    which is the first chip; ``place_of``: the line of the program that a stack runs in; ``file``: precedes each
+    sentence if a report has several.
     """
     # A minor leak that the diagnosis ends with is a problem of its own.
     statements = [(text, f) for text, f in statements if f is statements[0][1] or f.kind != "leak"]
@@ -71,7 +73,7 @@ def chips(
         if f.kind == "advice" and _is_shown(f) and f.evidence["rule"] not in said:
             said.add(f.evidence["rule"])
             advice.append(f)
-    shown = [*lead, *(_chip(f, found, index[f.device], stack_base, links) for f in problems + advice)][:MOST]
+    shown = [*lead, *(_chip(f, found, index[f.device], stack_base, links, file) for f in problems + advice)][:MOST]
     shown_for = [f for _, f in statements[:1]] + problems + advice
     return [
         replace(chip, place=place_of(f.stack))
@@ -119,13 +121,17 @@ def _is_shown(finding: Finding) -> bool:
     return is_problem and (finding.kind != "oom" or "verdict" in finding.evidence)
 
 
-def _chip(finding: Finding, found: Sequence[Finding], device: int, stack_base: int, links: Links) -> Chip:
+def _chip(
+    finding: Finding, found: Sequence[Finding], device: int, stack_base: int, links: Links, file: str = ""
+) -> Chip:
     is_advice = finding.kind == "advice"
     link, query = _link(finding, device, stack_base)
     label = _LABEL.get(finding.kind, "")
     cause = finding.title
     if finding.severity != "info" and label and not cause.startswith(label):
         cause = sentence("{}: {}", label, cause)
+    if file:
+        cause = sentence("{file}: {}", cause, file=file)
     return Chip(
         finding.severity,
         "Advice" if is_advice else _WORD[finding.severity],

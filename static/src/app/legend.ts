@@ -23,7 +23,7 @@ const ROWS = 3
 /** In one column the list scrolls. */
 const MOST_IN_COLUMN = 12
 /** On a window smaller than this it is closed unless it was opened. */
-const ROOMY = '(min-width: 701px) and (min-height: 601px)'
+const ROOMY = '(min-width: 701px) and (min-height: 701px)'
 
 /** So often it follows the pointer: its numbers cannot be read faster, and writing them takes as long as all else of a frame. */
 const HOVER_MS = 250

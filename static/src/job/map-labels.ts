@@ -147,6 +147,7 @@ function drawStrip(frame: MapFrame): void {
     // A bar that goes on beyond the scale is broken before its end.
     if (shown[row] > end) ctx.clearRect(geometry.strip + width - 8, from, 3, height)
   }
+  if (geometry.top <= 20) return
   const last = `to ${formatBytes(Math.round(end))}${isClipped ? '+' : ''}`
   drawStripLabel(ctx, geometry, shownName, geometry.top - 18, css(inks.soft), css(inks.panel))
   drawStripLabel(ctx, geometry, last, geometry.top - 4, css(inks.soft), css(inks.panel))

@@ -95,3 +95,9 @@ def test_state_that_one_device_holds_is_not_on_every_gpu() -> None:
     """nn.DataParallel: the optimizer runs on cuda:0 alone."""
     found = [f for f in findings(recorded.load("two_gpus_dp")) if f.kind == "advice"]
     assert not any("Shard" in finding.title for finding in found)
+
+
+def test_temporaries_of_the_optimizer_are_no_logits() -> None:
+    """At the peak, in AdamW's step, two of the last layer's weight are as large as the logits, which are gone."""
+    assert "foreach-optimizer" in (found := advice("leak_outputs"))
+    assert "chunked-loss" not in found

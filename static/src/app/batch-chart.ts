@@ -30,6 +30,7 @@ export function drawBatchChart(
   figure: HTMLElement,
   points: readonly BatchPoint[],
   chosen: number,
+  fits: string,
   choose: (factor: number) => void,
 ): void {
   const most = points[points.length - 1].factor
@@ -48,7 +49,7 @@ export function drawBatchChart(
   const range = [...points.map((p) => [p.factor, p.allocated]), ...points.map((p) => [p.factor, p.least]).reverse()]
   const picture = svg(
     'svg',
-    { viewBox: VIEW_BOX, role: 'img', 'aria-label': summary(points, cards) },
+    { viewBox: VIEW_BOX, role: 'img', 'aria-label': summary(points, cards, fits) },
     ...byteTicks(0, high, 4).flatMap(({ value, label }) => [
       svg('path', { class: 'grid', d: `M${LEFT} ${y(value)}H${WIDTH - RIGHT}` }),
       svgText(LEFT - 5, y(value) + 4, 'end', label),
@@ -72,7 +73,7 @@ export function drawBatchChart(
     ' and ',
     h('b.allocated', 'allocated'),
     ' over the batch, an estimate.',
-    cards.length > 0 && ` ${largest(points, cards)}`,
+    cards.length > 0 && ` ${largest(points, cards, fits)}`,
   )
   fill(figure, picture, caption)
 }
@@ -94,17 +95,17 @@ function cardLines(cards: readonly Card[], y: (bytes: number) => number): SVGEle
 }
 
 /** "What fits: × 1.5 on 24 GB, × 2 on 32 GB." Of the values drawn; nothing of a card that all fit. */
-function largest(points: readonly BatchPoint[], cards: readonly Card[]): string {
+function largest(points: readonly BatchPoint[], cards: readonly Card[], what: string): string {
   const found = cards.flatMap(({ name, usable }) => {
     const fits = points.filter((point) => (point.reserved ?? Infinity) <= usable)
     return fits.length > 0 && fits.length < points.length ? [`× ${fits[fits.length - 1].factor} on ${name}`] : []
   })
-  return found.length ? `What fits: ${found.join(', ')}.` : ''
+  return found.length ? `${what}: ${found.join(', ')}.` : ''
 }
 
-function summary(points: readonly BatchPoint[], cards: readonly Card[]): string {
+function summary(points: readonly BatchPoint[], cards: readonly Card[], fits: string): string {
   const ends = [points[0], points[points.length - 1]].map(
     (point) => `${formatBytes(highest(point))} at × ${point.factor}`,
   )
-  return `Peak memory over the batch: ${ends.join(' to ')}. ${largest(points, cards)}`
+  return `Peak memory over the batch: ${ends.join(' to ')}. ${largest(points, cards, fits)}`
 }

@@ -98,7 +98,9 @@ export class BatchSlider {
   private drawChart(): void {
     if (this.points.length < FACTORS.length) return drawPendingChart(this.chart)
     const factor = factorOf(this.page.store.state.options)
-    drawBatchChart(this.chart, this.points, factor, (chosen) => this.choose(chosen))
+    const failed = this.page.timeline.currentScene?.info.ooms.length
+    const fits = `What fits${failed ? ' up to the failure' : ''}`
+    drawBatchChart(this.chart, this.points, factor, fits, (chosen) => this.choose(chosen))
   }
 }
 

@@ -9,6 +9,7 @@ from snapreport.allocator.minimum import minimum_memory
 from snapreport.allocator.settings import parse_settings
 from snapreport.allocator.whatif import WhatIf
 from snapreport.allocator_facts import TRIED_SETTINGS
+from snapreport.number_format import bytes_text
 from snapreport.sentence import sentence
 from snapreport.timeline.build import DeviceTimeline
 
@@ -28,12 +29,14 @@ class MemoryNeeded(Struct, frozen=True):
 
     @property
     def sentence(self) -> str:
+        sizes = [bytes_text(self.least), bytes_text(self.available)]
+        if sizes[0] == sizes[1]:
+            sizes = [f"{size >> 20:,} MiB" for size in (self.least, self.available)]
         return sentence(
-            "None of {} allocator settings avoids the failure: the recorded requests need {} MiB, and {} MiB were "
-            "available (replayed).",
+            "None of {} allocator settings avoids the failure: the recorded requests need {}, and {} were available "
+            "(replayed).",
             len(self.tried),
-            f"{self.least >> 20:,}",
-            f"{self.available >> 20:,}",
+            *sizes,
         )
 
 

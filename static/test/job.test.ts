@@ -41,7 +41,8 @@ const LEVELS = [
   [51, 61, 91, 0],
   [51, 61, 71, 51],
 ]
-const PEAKS = LEVELS.map((row) => (Math.max(...row) - 1) * SCALE)
+/** Levels are rounded up: that of the fifth rank by a quarter of one. */
+const PEAKS = LEVELS.map((row, rank) => Math.round((Math.max(...row) - (rank === 4 ? 1.25 : 1)) * SCALE))
 
 function job(): JobData {
   const axis: JobAxis = {
@@ -110,8 +111,12 @@ function job(): JobData {
       whole('cluster', [2, 1, 0, 3, 4, 5], 'u32'),
       whole('events', zeros, 'u32'),
       whole('steps', zeros, 'u32'),
-      whole('peak_allocated', PEAKS.map(Math.round), 'f64'),
-      whole('peak_reserved', [1, 2, 3, 4, 5, 6], 'f64'),
+      whole('peak_allocated', PEAKS, 'f64'),
+      whole(
+        'peak_reserved',
+        PEAKS.map((peak, row) => peak + row),
+        'f64',
+      ),
       whole('peak_step', zeros, 'i32'),
       whole('end_allocated', zeros, 'f64'),
       whole('capacity', [0, 0, 0, 0, 0, 8 * GIB], 'f64'),
@@ -161,7 +166,7 @@ test('cells are bytes by row and column, unknown ones are not zero', () => {
       const level = LEVELS[row][column]
       const value = bytes[row * columns + column]
       if (level === 0) assert.ok(Number.isNaN(value))
-      else assert.equal(value, (level - 1) * SCALE)
+      else assert.equal(value, Math.min((level - 1) * SCALE, PEAKS[row]))
     }
   }
   assert.ok(bytes.subarray(6 * columns).every(Number.isNaN), 'absent ranks have no cell')
@@ -186,7 +191,7 @@ test('every order is a permutation with absent ranks last, but in the order of r
     rank: [0, 1, 2, 3, 4, 5, 6, 7],
     host: [3, 4, 5, 0, 1, 2, 6, 7],
     peak: [2, 0, 1, 4, 3, 5, 6, 7],
-    reserved: [5, 4, 3, 2, 1, 0, 6, 7],
+    reserved: [2, 1, 0, 4, 5, 3, 6, 7],
     group: [2, 1, 0, 3, 4, 5, 6, 7],
     oom: [4, 0, 1, 2, 3, 5, 6, 7],
     above: [2, 0, 1, 3, 4, 5, 6, 7],

@@ -198,10 +198,12 @@ export class JobData {
     const levels = this.heat.u16(`job.heat.${key}.${metric}`)
     const scale = this.manifest.heat_scale
     const bytes = new Float64Array(rows * columns).fill(NaN)
+    // Levels are rounded up: none is above the rank's peak.
+    const peaks = { allocated: this.peakAllocated, reserved: this.peakReserved }[metric as string]
     for (let column = 0; column < columns; column++) {
       for (let row = 0; row < recorded; row++) {
         const level = levels[column * recorded + row]
-        if (level > 0) bytes[row * columns + column] = (level - 1) * scale
+        if (level > 0) bytes[row * columns + column] = Math.min((level - 1) * scale, peaks?.[row] ?? Infinity)
       }
     }
     return { rows, columns, bytes }

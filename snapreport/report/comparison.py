@@ -115,7 +115,7 @@ class Comparison(Struct, frozen=True):
             top = next((row for row in functions.head(1).rows(named=True) if row["delta"]), None)
             if top:
                 where = code_part(top["name"]) if top["name"] else "allocations without a stack trace"
-                text = sentence("{} {} of it in {}.", text, signed(top["delta"]), where)
+                text = sentence("{} Largest change: {} in {}.", text, signed(top["delta"]), where)
             lines.append(text)
         return lines + [
             sentence("{} was moved or renamed to {}.", *map(code_part, names))

@@ -187,3 +187,12 @@ def test_similarities_of_all_samples_grow_with_the_square_of_the_batch(name: str
     # Another number says nothing of pairs.
     (device,) = snapreport.fit([snapshot], [batch + 1], to=[2 * batch + 2])["devices"]
     assert device["predictions"][-1]["peak_allocated_bytes"] < 0.7 * allocated
+
+
+# evaluated_batch of tests/fakecuda/programs/sized.py: requested_bytes.all.peak at other batches.
+@pytest.mark.parametrize(("batch", "allocated"), [(12, 48960968), (96, 108189000)])
+def test_an_evaluation_at_a_batch_of_its_own_may_stay_as_it_is(batch: int, allocated: int) -> None:
+    recording = corpus.ROOT / "tests" / "recordings" / "fit" / "evaluated6.pickle.xz"
+    row = snapreport.fit([recording], [6], to=[batch])["devices"][0]["predictions"][-1]
+    assert row["allocated_low_bytes"] <= allocated <= row["allocated_high_bytes"]
+    assert row["allocated_low_bytes"] > 0.8 * allocated

@@ -6,6 +6,7 @@ import numpy as np
 
 from snapreport.findings.batch_pairs import BatchPairs
 from snapreport.findings.saving import live_mask
+from snapreport.forecast.evaluation_passes import of_another_batch
 from snapreport.forecast.size_laws import AT_MOST_QUADRATIC, CONSTANT, LINEAR, QUADRATIC, UNKNOWN, SizeLaws
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.phases import INITIALISATION, LOADING, OPTIMIZER_STEP, stack_phases
@@ -24,7 +25,8 @@ def batch_growth(timeline: DeviceTimeline, value: float) -> SizeLaws:
     logits and temporaries of forward and backward are proportional; those of all pairs of samples, or of two views of
     each, grow with its square, where no layer makes as much. Unknown are inputs, since a data set that is kept
     on the device is one; those of unknown category; and activations and temporaries of exactly a parameter's size, that
-    of all together, or half of it, since they may be its gradient, its copy in 16 bits, or all joined.
+    of all together, or half of it, since they may be its gradient, its copy in 16 bits, or all joined; and what an
+    evaluation makes at another batch than that of training.
     """
     table = timeline.allocations
     size, born, stack = (table[name].to_numpy() for name in ("size", "alloc_event", "stack"))
@@ -37,7 +39,7 @@ def batch_growth(timeline: DeviceTimeline, value: float) -> SizeLaws:
     joined = size[parameter & live_mask(timeline, timeline.peak_event)].sum()
     weights = np.append(np.unique(size[parameter]), joined)
     like_weight = np.isin(size, np.concatenate((weights, weights // 2)))
-    grows = (born >= 0) & ~constant & ~like_weight
+    grows = (born >= 0) & ~constant & ~like_weight & ~of_another_batch(timeline)
     linear = _is_category(category, _GROWING) & grows
     kind = np.where(constant, CONSTANT, np.where(linear, LINEAR, UNKNOWN)).astype(np.int8)
     for law, pairs in zip((QUADRATIC, AT_MOST_QUADRATIC), _of_pairs(timeline, value), strict=True):

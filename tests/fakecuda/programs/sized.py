@@ -276,6 +276,19 @@ def buffered_batch(value: int) -> None:
     train(residual_net(), lambda model: model(kept[:value].clone()).square().mean())
 
 
+def evaluated_batch(value: int) -> None:
+    """After each two steps an evaluation of 64 samples, whatever the batch of training is."""
+    model = nn.Sequential(nn.Embedding(2000, 128), nn.Linear(128, 512), nn.ReLU(), nn.Linear(512, 2000)).to(DEVICE)
+    update = torch.optim.AdamW(model.parameters())
+    for number in range(STEPS):
+        next_word(model, words(value, 32)).backward()
+        update.step()
+        update.zero_grad()
+        if number % 2:
+            with torch.no_grad():
+                next_word(model, words(64, 32))
+
+
 ENDINGS = ("batch", "length", "side", "width", "boxes")
 PROGRAMS = {
     name: found

@@ -9,15 +9,13 @@ from snapreport.findings.program_stacks import ProgramStacks
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.phases import BACKWARD, FORWARD
 
-_FOLLOW = 0.9
-"""Share of the bytes of such passes that are as many times as large as what the same lines make in training."""
 _MOST_STEPS = 0.5
 """Share of the steps that have such passes: a teacher runs in each."""
 
 
 def of_another_batch(timeline: DeviceTimeline) -> np.ndarray:
     """Bool per allocation: made from the begin of a forward pass that no backward pass follows to that of the next
-    pass, where such passes make tensors of one ratio to those that the same lines make in passes of training.
+    pass, where the largest tensor of such passes is of a size that its line makes in no pass of training.
     """
     stacks = ProgramStacks(timeline.recording)
     stack, size, born, freed = (
@@ -37,19 +35,11 @@ def of_another_batch(timeline: DeviceTimeline) -> np.ndarray:
     evaluates = ~trains[passes] & (passes > 0)
     rows = pl.DataFrame({"line": stacks.innermost()[stack[order]], "size": size[order]})
     made = rows.filter(forward & ~evaluates).unique()
-    evaluated = rows.filter(forward & evaluates).join(made, on="line", how="semi")
-    if len(evaluated):
-        largest = evaluated.sort("size", "line").tail(1)
-        ratio = made.join(largest, on="line", how="semi")["size"].to_numpy().max() / largest["size"][0]
+    evaluated = rows.filter(forward & evaluates).join(made, on="line", how="semi").sort("size", "line")
+    if len(evaluated) and not timeline.oom_events:
+        largest = evaluated.tail(1)
+        is_alike = len(largest.join(made, on=("line", "size"), how="semi")) > 0  # as where the trace ends within a pass
         steps = timeline.steps["first_event"].to_numpy()
         ran = np.unique(np.searchsorted(steps, born[order[forward & evaluates]], "right"))
-        if len(ran) <= _MOST_STEPS * len(steps) and ratio != 1:
-            found[order[evaluates]] = _share(evaluated, made, ratio) >= _FOLLOW
+        found[order[evaluates]] = not is_alike and len(ran) <= _MOST_STEPS * len(steps)
     return found
-
-
-def _share(evaluated: pl.DataFrame, made: pl.DataFrame, ratio: float) -> float:
-    """Of the bytes, those of which a line in training makes so many times as much. Both: ``line``, ``size``."""
-    wanted = evaluated.with_columns((pl.col("size") * ratio).round().cast(pl.Int64))
-    follow = wanted.join(made, on=("line", "size"), how="semi")
-    return int(follow["size"].sum()) / max(1, int(wanted["size"].sum()))

@@ -11,6 +11,7 @@ from snapreport.jobs.digest_model import DigestFinding
 from snapreport.jobs.reduce import Job
 from snapreport.jobs.rows import FindingKey, finding_key
 from snapreport.jobs.sentences import on_ranks
+from snapreport.number_format import device_name
 from snapreport.sentence import bytes_part, rank_part, sentence
 
 MUCH_MORE = 1.1
@@ -19,7 +20,8 @@ MUCH_MORE = 1.1
 
 class MergedFinding(Struct, frozen=True):
     """A finding with the rows that have it. row: the one whose title and detail it has; None if it is equally large on
-    all. most: the row where it is largest and its bytes there, None unless that is much more.
+    all and its title names no device of one rank. most: the row where it is largest and its bytes there, None unless
+    that is much more.
     """
 
     finding: DigestFinding
@@ -48,10 +50,13 @@ def merged_findings(job: Job) -> list[MergedFinding]:
             if finding_key(one.kind, one.rule, one.stack) == key
             and (one.severity, one.bytes) == (SEVERITIES[level], -size)
         )
-        is_alike = len({size for _, size, _ in places}) == 1
+        digest = job.digests[row]
+        differs = len({size for _, size, _ in places}) > 1
+        if digest.device is not None and device_name(digest.kind, digest.device) in finding.title:
+            differs |= len({job.digests[other].device for other in rows}) > 1
         is_more = -most_size > MUCH_MORE * -size
         merged.append(
-            MergedFinding(finding, rows, None if is_alike else row, (most_row, -most_size) if is_more else None)
+            MergedFinding(finding, rows, row if differs else None, (most_row, -most_size) if is_more else None)
         )
     return sorted(
         merged, key=lambda m: (SEVERITIES.index(m.finding.severity), -m.finding.bytes * len(m.rows), m.finding.title)

@@ -10,6 +10,7 @@ from typing import Any
 import cli
 import corpus
 import fake_torch
+import msgspec
 import numpy as np
 import pytest
 from fake_torch import PROGRAMS, FakeTorch
@@ -18,8 +19,9 @@ from msgspec import structs
 import snapreport
 from snapreport.allocator.minimum import fits
 from snapreport.allocator.whatif import WhatIf
-from snapreport.contracts.fit import FitRemedy
+from snapreport.contracts.fit import FitDocument, FitRemedy
 from snapreport.forecast.remedies import COST, PROPORTIONAL, Remedy, RemedySearch
+from snapreport.report.fit_text import fit_text
 from snapreport.report.page_remedies import page_growth
 from snapreport.snapshot import Snapshot
 
@@ -193,6 +195,9 @@ def test_similarities_of_all_samples_grow_with_the_square_of_the_batch(name: str
 @pytest.mark.parametrize(("batch", "allocated"), [(12, 48960968), (96, 108189000)])
 def test_an_evaluation_at_a_batch_of_its_own_may_stay_as_it_is(batch: int, allocated: int) -> None:
     recording = corpus.ROOT / "tests" / "recordings" / "fit" / "evaluated6.pickle.xz"
-    row = snapreport.fit([recording], [6], to=[batch])["devices"][0]["predictions"][-1]
+    found = snapreport.fit([recording], [6], to=[batch])
+    row = found["devices"][0]["predictions"][-1]
     assert row["allocated_low_bytes"] <= allocated <= row["allocated_high_bytes"]
     assert row["allocated_low_bytes"] > 0.8 * allocated
+    text = fit_text(msgspec.convert(found, FitDocument))
+    assert "One recording does not show whether the peak depends on batch." in text

@@ -95,9 +95,14 @@ def _values(document: FitDocument, device: FitDevice) -> list[str]:
     if recordings.reason is not None:
         return [f"nothing can be foretold: {recordings.reason}."]
     parts = [f"{part.category} {bytes_text(part.bytes)}" for part in device.growth]
-    least = "at least " * (len(document.recordings) == 1 and recordings.unmatched_bytes > 0)
-    grows = f"each unit of {name} adds {least}{bytes_text(device.per_unit_bytes)} to the peak: {', '.join(parts)}."
-    lines = [grows if parts else f"the peak does not depend on {name}."]
+    is_open = len(document.recordings) == 1 and recordings.unmatched_bytes > 0
+    adds = f"{'at least ' * is_open}{bytes_text(device.per_unit_bytes)}"
+    depends = f"one recording does not show whether the peak depends on {name}"
+    lines = [
+        f"each unit of {name} adds {adds} to the peak: {', '.join(parts)}."
+        if parts
+        else f"{depends if is_open else f'the peak does not depend on {name}'}."
+    ]
     lines += [_bend_text(bend, name) for bend in device.bends]
     has_memory = any(found.card is None for found in device.largest)
     rows = [_header(name, has_memory), *(_row(row, has_memory) for row in device.predictions)]

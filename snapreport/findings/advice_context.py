@@ -273,7 +273,7 @@ class AdviceContext(ProgramStacks):
 
     @cached_property
     def outlives_loop(self) -> np.ndarray:
-        """Bool per allocation: leaked, or a result that a loop collects until it has ended."""
+        """Bool per allocation: part of a leak, also where the program frees it after the loop that collects it."""
         return self._of_leaks(lambda leak: True)
 
     def _of_leaks(self, goes_with_loop: Callable[[Finding], bool]) -> np.ndarray:

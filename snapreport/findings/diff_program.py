@@ -14,7 +14,7 @@ from snapreport.findings.diff_sides import EQUAL, EXPLAINED, MOST_OF, Comparison
 from snapreport.number_format import bytes_text, plural
 
 _ROUNDING = 512
-"""Bytes to which the allocator rounds what is requested."""
+"""Bytes: the allocator rounds each request up to a multiple."""
 _PRECISIONS = (0.25, 0.5, 2.0, 4.0)
 _MORE_PASSES, _SMALL = 1.5, 0.2
 _CHECKPOINT, _AUTOCAST = r"torch/utils/checkpoint\.py", "autocast"
@@ -202,7 +202,7 @@ def _of_optimizer(compared: Comparison) -> Iterator[str]:
 
 
 def _of_leftovers(compared: Comparison) -> Iterator[str]:
-    """Tensors of each step that stay allocated to the end, which explain most of the change of the peak."""
+    """Tensors that each step leaves allocated to the end, where they are most of what the peak changed by."""
     before, after = compared.before.leftovers, compared.after.leftovers
     change = int(after["bytes"].sum()) - int(before["bytes"].sum())
     of_peak = compared.after.peak_bytes - compared.before.peak_bytes

@@ -21,6 +21,7 @@ from snapreport.timeline.frame_search import files_of
 from snapreport.timeline.lifetimes import is_live_at
 from snapreport.timeline.own_code import own_places
 from snapreport.timeline.phases import BACKWARD, FORWARD, OPTIMIZER_STEP, StackPhases, stack_phases
+from snapreport.timeline.workspaces import AT_ONCE
 
 EQUAL = 0.02
 """Two ratios are equal if they differ by less."""
@@ -29,7 +30,7 @@ EXPLAINED = 0.9
 MOST_OF = 0.5
 """Minimum share of the bytes of lines that follow a rule of some parts."""
 _POSITIONS = 0.1
-"""Share of the parameters that a table of positions is less than: it grows with the inputs."""
+"""A table of positions, which grows with the inputs, has less than this share of the parameters."""
 _ROOM = 0.05
 """Of a power of a ratio."""
 _STATE = ("parameter", "gradient", "optimizer state")
@@ -37,8 +38,6 @@ _FEWEST_INPUTS = 3
 _WEIGHT_BYTES = 4096
 """Half of it is no size that everything small is rounded to."""
 _FEWEST_STEPS = 3
-_AT_ONCE = 2
-"""Events after which a workspace is freed: a request, and its completion."""
 _OPTIMIZER = r"torch/optim/([a-z0-9]+)\.py"
 _NOT_OPTIMIZERS = ("optimizer", "lr_scheduler", "swa_utils")
 
@@ -70,7 +69,7 @@ class Side(Struct, frozen=True, dict=True):
 
     @property
     def whole_steps(self) -> int:
-        """Number of steps, without what runs after the last one."""
+        """Number of steps, without an unfinished one at the end."""
         return len(self.timeline.steps.filter(~pl.col("name").str.ends_with("(unfinished)")))
 
     @property
@@ -91,14 +90,14 @@ class Side(Struct, frozen=True, dict=True):
         return int(self._at_most(category).sum())
 
     def _at_most(self, category: str) -> np.ndarray:
-        """Int64: the sizes of a category at the moment when they are most bytes."""
+        """Int64: sizes of a category's tensors when they take most bytes."""
         event = self._fullest(category)
         if event is None:
             return np.zeros(0, np.int64)
         return self.allocations.filter(is_live_at(event) & (pl.col("category") == category))["size"].to_numpy()
 
     def _fullest(self, category: str) -> int | None:
-        """The event after which a category is most bytes."""
+        """The event after which a category takes most bytes; None where it has no tensor."""
         rows = self.allocations.filter(pl.col("category") == category)
         born, freed, size = (rows[name].to_numpy() for name in ("alloc_event", "free_event", "size"))
         change = np.zeros(len(self.timeline.allocated) + 1, np.int64)
@@ -115,7 +114,7 @@ class Side(Struct, frozen=True, dict=True):
 
     @property
     def rounds_of_gradients(self) -> float:
-        """How often the trace makes all gradients; NaN for none."""
+        """How many times the trace allocates all gradients; NaN without any."""
         gradients = self.allocations.filter(pl.col("category") == "gradient")
         made = int(gradients.filter(pl.col("alloc_event") >= 0)["size"].sum())
         return made / self.most("gradient") if len(gradients) else np.nan
@@ -205,7 +204,7 @@ class Lines(Struct, frozen=True):
         return float(self.weight[among & rule].sum() / max(1.0, self.weight[among].sum()))
 
     def follow(self, ratio: float) -> int:
-        """How many lines allocate so many times as many bytes."""
+        """Number of lines whose bytes after are ``ratio`` times those before."""
         return int(equal(self.large, ratio).sum())
 
     def main(self, ratios: np.ndarray, among: np.ndarray) -> float:
@@ -228,9 +227,8 @@ class Comparison:
         sides = []
         for side in (self.before, self.after):
             forward = pl.Series(side.phases.runs(FORWARD)).gather(side.allocations["stack"])
-            at_once = (pl.col("alloc_event") >= 0) & (pl.col("free_event") - pl.col("alloc_event")).is_between(
-                1, _AT_ONCE
-            )
+            life = pl.col("free_event") - pl.col("alloc_event")
+            at_once = (pl.col("alloc_event") >= 0) & life.is_between(1, AT_ONCE)  # as a workspace
             is_made = ~pl.col("category").is_in((*_STATE, "workspace")) & ~at_once
             made = side.allocations.filter(forward & is_made)
             sides.append(made.group_by("stack").agg(bytes=pl.col("size").sum(), count=pl.len().cast(pl.Int64)))

@@ -97,7 +97,7 @@ def _foreach_optimizer(context: AdviceContext, mask: np.ndarray) -> str:
 
 @remembered
 def _foreach_temporaries(context: AdviceContext) -> np.ndarray:
-    within = context.frames(r"torch/optim/\w+\.py _multi_tensor_\w+$")
+    within = context.frames(r"(?-u)torch/optim/\w+\.py _multi_tensor_\w+$")
     mask: np.ndarray = within[context.stack] & context.is_traced & context.is_freed
     if not mask.any():
         return mask

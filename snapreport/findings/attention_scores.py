@@ -28,7 +28,7 @@ _IN_CALL = rf"{_SOFTMAX}|functional\.py (dropout|softmax)|dropout\.py forward"
 _TORCH = r"(^|/)(torch|torchinductor_[^/]*)/"
 _ATTENTION = r"(?i)atten|attn|sdpa"
 _FUSED = (
-    r"^(at::native::)?_(scaled_dot_product_(flash|efficient|cudnn|fused)|flash_attention|efficient_attention|cudnn_attention)"
+    r"(?-u)^(at::native::)?_(scaled_dot_product_(flash|efficient|cudnn|fused)|flash_attention|efficient_attention|cudnn_attention)"
     r"|^(flash_attn\w*|_flash_attn\w*|_?flash_attention_forward|memory_efficient_attention\w*|flex_attention)$"
 )
 _FUSED_FILES = r"/(flash_attn|xformers|sageattention|transformer_engine)/"
@@ -289,22 +289,24 @@ def _neighbours(
     scores, of = size[centres], function[centres]
     projected = _projected(context, births, centres, of, product[stack])
     for step in (-1, 1):
-        going = np.ones(len(centres), bool)
+        going = np.arange(len(centres))
         for distance in range(1, NEIGHBOURS + 1):
-            place = centres + step * distance
-            going &= (place >= 0) & (place < len(births))
-            at = np.clip(place, 0, len(births) - 1)
-            tiny = size[at] * MIN_ROW_RATIO <= scores
-            ratio = size[at] / np.maximum(scores, 1)
+            at = centres[going] + step * distance
+            inside = (at >= 0) & (at < len(births))
+            going, at = going[inside], at[inside]
+            if not len(going):
+                break
+            tiny = size[at] * MIN_ROW_RATIO <= scores[going]
+            ratio = size[at] / np.maximum(scores[going], 1)
             alike = (is_direct[at] & np.isin(ratio, RATIOS)) | (product[stack[at]] & np.isin(ratio, _OF_EINSUM))
-            alike &= (function[at] == of) & ~((ratio != 1.0) & (size[at][:, None] == projected).any(1))
+            alike &= (function[at] == of[going]) & ~((ratio != 1.0) & (size[at][:, None] == projected[going]).any(1))
             if step > 0:
                 # The last of a call is its output, which stays: another number of bytes only if more follows directly.
                 after = np.clip(at + 1, 0, len(births) - 1)
-                more = product[stack[after]] & (function[after] == of)
+                more = product[stack[after]] & (function[after] == of[going])
                 alike &= (ratio == 1.0) | more
-            going &= alike | tiny
-            found[births[at[going & alike]]] = True
+            found[births[at[alike]]] = True
+            going = going[alike | tiny]
     return found
 
 

@@ -119,9 +119,10 @@ def live_at(allocations: pl.DataFrame, position: int) -> pl.DataFrame:
 
 def by(live: pl.DataFrame, key: str) -> pl.DataFrame:
     """``key``, ``bytes`` Int64, ``count``: most bytes first, then by key."""
-    grouped = live.group_by(key).agg(bytes=pl.col("size").sum(), count=pl.len().cast(pl.Int64))
-    # Texts of a few groups, not of a million rows.
-    return grouped.with_columns(pl.col(pl.Enum).cast(pl.String)).sort(["bytes", key], descending=[True, False])
+    grouped = live.lazy().group_by(key).agg(bytes=pl.col("size").sum(), count=pl.len().cast(pl.Int64))
+    if live.schema[key] == pl.Enum:  # texts of a few groups, not of a million rows
+        grouped = grouped.with_columns(pl.col(key).cast(pl.String))
+    return grouped.sort(["bytes", key], descending=[True, False]).collect()
 
 
 def by_category(live: pl.DataFrame) -> list[CategoryRow]:

@@ -10,7 +10,7 @@ from snapreport.sentence import sentence
 
 # Only tensors and containers come out of these, no modules that would use them (torch.load(weights_only=True), its
 # default since 2.6: torch/_weights_only_unpickler.py). What the plain unpickler loads may be a model in use.
-_LOADING = r"(^|/)(torch/_weights_only_unpickler|safetensors/torch)\.py load\w*$"
+_LOADING = r"(?-u)(^|/)(torch/_weights_only_unpickler|safetensors/torch)\.py load\w*$"
 _MIN_TENSORS = 4
 
 

@@ -17,11 +17,11 @@ _KINDS = (
     (SOFTMAX, _F + r"(log_)?softm(ax|in)$"),
     (CREATED, _F + r"(embedding|embedding_bag|one_hot|gumbel_softmax)$"),
     (NORM, _F + r"(layer|group|rms|local_response)_norm$"),
-    (FLOAT, _F + r"(normalize|cosine_similarity|pairwise_distance|softplus|kl_div|\w*loss|binary_\w+)$"),
+    (FLOAT, _F + r"(?-u)(normalize|cosine_similarity|pairwise_distance|softplus|kl_div|\w*loss|binary_\w+)$"),
     (KEEPS_RESULT, _F + r"(relu6?|sigmoid|tanh|selu|celu|hardtanh)$|torch/nn/modules/activation\.py forward$"),
     (
         HALF,
-        r"torch/nn/modules/(linear|conv|rnn)\.py \w+$|torch/functional\.py (einsum|tensordot|chain_matmul)$|"
+        r"(?-u)torch/nn/modules/(linear|conv|rnn)\.py \w+$|torch/functional\.py (einsum|tensordot|chain_matmul)$|"
         + _F
         + r"(linear|bilinear|conv\w+|scaled_dot_product_attention|multi_head_attention_forward|_in_projection\w*)$",
     ),

@@ -17,7 +17,7 @@ from snapreport.timeline.phases import FORWARD, OPTIMIZER_STEP
 
 ELEMENT_SIZES, _TYPES = (4, 2), (1, 2, 4, 8)
 LAYER = (
-    r"torch/nn/(modules/(activation|\w*norm|normalization|conv|linear|pooling|upsampling)\.py forward"
+    r"(?-u)torch/nn/(modules/(activation|\w*norm|normalization|conv|linear|pooling|upsampling)\.py forward"
     r"|functional\.py embedding(_bag)?)$"
 )
 """Layers of PyTorch: a loss and lines of the program broadcast, these make activations, which may be squares, too."""

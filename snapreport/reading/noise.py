@@ -16,36 +16,40 @@ from snapreport.reading.recording import Recording
 
 # A statically linked interpreter, such as conda's, has its C functions in the executable. PyTorch 2.15 reports an
 # offset as their line.
-_NATIVE_FILE = r"(?i)\.(c|cc|cpp|cxx|cu|cuh|h|hpp|pyx|rs|s|so[.\d]*|dylib|dll|pyd|exe)$|(^|/)python[\d.]*$"
+_NATIVE_FILE = r"(?i-u)\.(c|cc|cpp|cxx|cu|cuh|h|hpp|pyx|rs|s|so[.\d]*|dylib|dll|pyd|exe)$|(^|/)python[\d.]*$"
 # Plain C functions belong to the interpreter or libc (stripped libraries resolve to the nearest exported name, hence
 # PyType_GetModule in the middle of call chains), except those of accelerator libraries, which allocate memory
 # themselves.
-_C_FUNCTION = r"^[A-Za-z_]\w*(\.\w+)*( \[clone [^\]]*\])*$"
+_C_FUNCTION = r"^[A-Za-z_](?-u:\w)*(\.(?-u:\w)+)*( \[clone [^\]]*\])*$"
 _ACCELERATOR = (
     r"^(cuda|cublas|cudnn|cusolver|cusparse|cufft|nccl|pnccl|hip|rocblas|miopen|rccl|mkl|dnnl|onednn|ze[A-Z])"
 )
 # C++ names, after the return type, which is printed for templates.
-_RETURNS = r"^([\w:]+(<.*>)?[*&]* )?"
+_RETURNED = "|".join(
+    (
+        # tensors being created and freed
+        r"c10::(StorageImpl|TensorImpl|intrusive_ptr|VariableVersion|UniqueVoidPtr|alloc_cpu|detail::)",
+        r"at::(detail::_?empty_|detail::make_tensor|native::(empty_|resize_)|empty|TensorBase::|Tensor::)",
+        # the dispatcher and its generated wrappers
+        r"c10::(impl|Dispatcher|OperatorHandle|KernelFunction|BoxedKernel)\b",
+        r"at::(_ops|\(anonymous namespace\)|functorch|meta|TensorIteratorBase|autocast|redispatch|impl)::",
+        r"torch::(autograd::VariableType|ADInplaceOrView|TraceType|detail|handle_torch_function)",
+        # bindings and the autograd engine's own loop; the nodes it runs are kept
+        r"torch::autograd::(Engine::|python::PythonEngine|Node::operator\(\)|PyNode::|make_)",
+        r"THP(?-u:\w)+|torch::jit::invoke|pybind11|__gnu_cxx::|boost::|std::|__Pyx_|__pyx_",
+    )
+)
 _NATIVE = "|".join(
     (
         r"^$|^\?\?$",
         # the unwinder that recorded the stack
         r"torch::unwind|CapturedTraceback|::gather_with_cpp|torch::(cuda|xpu)::.*gather|torch::symbolize",
-        # the allocator, and tensors being created and freed: the allocation itself
+        # the allocator: the allocation itself
         r"CachingAllocator|CachingHostAllocator|HostAllocatorImpl|local_raw_delete",
-        _RETURNS + r"c10::(StorageImpl|TensorImpl|intrusive_ptr|VariableVersion|UniqueVoidPtr|alloc_cpu|detail::)",
-        r"c10::intrusive_ptr<.*::reset|TensorImpl::~",
-        _RETURNS + r"at::(detail::_?empty_|detail::make_tensor|native::(empty_|resize_)|empty|TensorBase::|Tensor::)",
-        r"^at::TensorBase at::detail::",
-        # the dispatcher and its generated wrappers
-        _RETURNS + r"c10::(impl|Dispatcher|OperatorHandle|KernelFunction|BoxedKernel)\b",
-        _RETURNS + r"at::(_ops|\(anonymous namespace\)|functorch|meta|TensorIteratorBase|autocast|redispatch|impl)::",
-        _RETURNS + r"torch::(autograd::VariableType|ADInplaceOrView|TraceType|detail|handle_torch_function)",
+        r"c10::intrusive_ptr<.*::reset|TensorImpl::~|^at::TensorBase at::detail::",
         r"TypeError_to_NotImplemented|autogradNotImplemented|python_dispatcher|callBoxed|wrap_kernel_functor",
-        # bindings and the autograd engine's own loop; the nodes it runs are kept
-        _RETURNS + r"torch::autograd::(Engine::|python::PythonEngine|Node::operator\(\)|PyNode::|make_)",
-        _RETURNS + r"(THP\w+|torch::jit::invoke|pybind11|__gnu_cxx::|boost::|std::|__Pyx_|__pyx_)",
         r"\(anonymous namespace\)::THPFunction_apply",
+        rf"^([0-9A-Za-z_:]+(<.*>)?[*&]* )?({_RETURNED})",
     )
 )
 # Call machinery in Python: between any two modules of a model, or between a command line and a script.
@@ -54,7 +58,7 @@ _MACHINERY = (
     (r"torch/utils/_contextlib\.py$", r"^decorate_context$"),
     (
         r"torch/(_dynamo/eval_frame|optim/optimizer|amp/autocast_mode|_compile)\.py$",
-        r"^(_fn|wrapper|inner|decorate_\w+|compile_wrapper|profile_hook_step|_use_grad)$",
+        r"(?-u)^(_fn|wrapper|inner|decorate_\w+|compile_wrapper|profile_hook_step|_use_grad)$",
     ),
     (r"snapreport/recorder/compiled_calls\.py$", r"^call$"),
     (r"^<frozen (importlib|runpy)|(^|/)(runpy|contextlib)\.py$", r""),

@@ -16,15 +16,16 @@ from snapreport.timeline.own_code import launched_from, own_places, stack_names
 
 SEPARATOR = " · "
 """Between a line and its operator."""
-_DISPATCHED = r"\bat::_ops::_*(\w+)::(?:call|redispatch)\b"
+# Names of PyTorch are ASCII: Unicode's \w makes an expression three to eight times as long to compile.
+_DISPATCHED = r"(?-u)\bat::_ops::_*(\w+)::(?:call|redispatch)\b"
 _CALLED = (
-    r"\b(?:torch::autograd::THPVariable_|at::native::(?:structured_)?)_*(\w+?)"
+    r"(?-u)\b(?:torch::autograd::THPVariable_|at::native::(?:structured_)?)_*(\w+?)"
     r"(?:_symint|_cuda_out|_out_cuda|_cuda|_out)?(?:::impl)?\("
 )
-_NODE = r"\b(\w+Backward\d*(?:_\w+)?|AccumulateGrad)::apply\b"
+_NODE = r"(?-u)\b(\w+Backward\d*(?:_\w+)?|AccumulateGrad)::apply\b"
 # An overload's name follows the operator's: add_Tensor, softmax_int, sum_dim_IntList, lstm_input.
 _OVERLOAD = (
-    r"(\w*?[a-z0-9]_{0,2})_(?:(?:Tensor|Scalar|List|[Dd]imname)\w*"
+    r"(?-u)(\w*?[a-z0-9]_{0,2})_(?:(?:Tensor|Scalar|List|[Dd]imname)\w*"
     r"|(?:int|dtype|device|self|other|out|correction|memory_format|source)(?:_\w+)?"
     r"|(?:dim|generator)(?:_(?:int|max|min|values|dtype|out|[A-Z])\w*)?"
     r"|(?:dims|data|grad_input|input|padding|periodic|stable|tensor_lr|vec|src|value|decimals|n_scalar|x_scalar)"
@@ -32,19 +33,19 @@ _OVERLOAD = (
 )
 # Operators whose own names end like that.
 _WHOLE = (
-    r"^(?:take_along_dim|unique_dim|norm_except_dim|(?:add|remove)_batch_dim|(?:cudnn_)?affine_grid_generator"
+    r"(?-u)^(?:take_along_dim|unique_dim|norm_except_dim|(?:add|remove)_batch_dim|(?:cudnn_)?affine_grid_generator"
     r"|\w*_with_dims|\w*softmax_backward_data|mkldnn_linear_backward_input)$"
 )
 _FUNCTIONS = r"(?:^|/)torch/(?:nn/)?functional\.py$"
-_MODULES = r"(?:^|/)torch/nn/modules/(\w+)\.py$"
+_MODULES = r"(?-u)(?:^|/)torch/nn/modules/(\w+)\.py$"
 _FRAMEWORK = ("module", "container", "utils")
 # Files of modules whose operators are built in, without a frame of their own, as a table of operators names them.
 _IN_TABLES = {"activation": "activation function", "sparse": "embedding"}
-_HELPERS = r"^(?:fn|handle_torch_function|has_torch_function\w*|_verify\w*|_get_softmax_dim)$"
+_HELPERS = r"(?-u)^(?:fn|handle_torch_function|has_torch_function\w*|_verify\w*|_get_softmax_dim)$"
 # Every operator that returns a new tensor ends in one of these.
 _FACTORY = r"^(?:new_)?empty|^resize_|^set_"
 # Code that allocates different things line by line, without an operator that says which.
-_OPTIMIZER = r"(?:^|/)torch/optim/(\w+\.py)$"
+_OPTIMIZER = r"(?-u)(?:^|/)torch/optim/(\w+\.py)$"
 _COMPILED = r"(?:^|/)torchinductor_[^/]*/"
 
 
@@ -58,6 +59,7 @@ def frame_operators(recording: Recording) -> pl.Series:
     ]
 
 
+@memoize
 def _dispatched(recording: Recording) -> pl.Series:
     """String per row of ``frames``: the operator of the dispatcher, autograd or ``torch.nn.functional``."""
     name, file = pl.col("name"), pl.lit(files_of(recording))
@@ -93,7 +95,7 @@ def called_operators(recording: Recording) -> pl.Series:
     a tensor, or ``torch.optim.adam``, or ``compiled code``; "" where the stack shows none.
     """
     outer = _outer_and_inner(recording)[0].replace(_IN_TABLES)
-    return outer.str.replace(r"^(\w+)\.py:\d+$", "torch.optim.$1").str.replace(r"^compiled:\d+$", "compiled code")
+    return outer.str.replace(r"(?-u)^(\w+)\.py:\d+$", "torch.optim.$1").str.replace(r"^compiled:\d+$", "compiled code")
 
 
 @memoize
@@ -105,6 +107,7 @@ def stack_labels(recording: Recording) -> pl.Series:
     return pl.select(label=pl.concat_str(parts))["label"]
 
 
+@memoize
 def _outer_and_inner(recording: Recording) -> tuple[pl.Series, pl.Series]:
     """The outermost and the innermost operator inside the naming frame of each stack, "" without one."""
     flat, offsets = recording.stack_frames, recording.stack_offsets

@@ -30,7 +30,7 @@ LIBRARY = r"(^|/)((site|dist)-packages|torch|torchinductor_[^/]*|lib/python3[^/]
 _TORCH = r"(^|/)(torch|torchinductor_[^/]*)/|^<|(^|/)lib/python3[^/]*/[^/]*\.py$"
 # In a stack without Python (backward runs on the engine's threads) the autograd node is more informative than the
 # kernel in it.
-_NODE = r"Backward\d*(_apply_functional|::apply)\b|AccumulateGrad::apply\b"
+_NODE = r"(?-u)Backward\d*(_apply_functional|::apply)\b|AccumulateGrad::apply\b"
 LAUNCHED_FROM = " from "
 _MOST_SHARE = 0.5
 _ALMOST_ALL_SHARE = 0.9

@@ -87,15 +87,16 @@ def _frame_phases(frames: pl.DataFrame) -> tuple[np.ndarray, dict[str, np.ndarra
     """UInt8 phase per row of ``frames``, by the first rule that matches, and Bool per row what that rule is:
     ``always``, ``certain`` or ``helper``.
     """
-    file, name = frames["filename"].str.replace_all("\\", "/", literal=True), frames["name"]
+    text = {"file": pl.col("filename").str.replace_all("\\", "/", literal=True), "function": pl.col("name")}
+    asked = {rule[of]: text[of].str.contains(rule[of]) for rule in _rules() for of in text if of in rule}
+    contains = frames.select(**asked)
     phase = np.zeros(len(frames), np.uint8)
     marked = {flag: np.full(len(frames), flag == "certain") for flag in ("always", "certain", "helper")}
     is_open = np.ones(len(frames), bool)
     for rule in _rules():
         matches = is_open.copy()
-        for pattern, column in ((rule.get("file"), file), (rule.get("function"), name)):
-            if pattern:
-                matches &= column.str.contains(pattern).to_numpy()
+        for of in rule.keys() & text.keys():
+            matches &= contains[rule[of]].to_numpy()
         phase[matches] = PHASES.index(rule["phase"])
         for flag, of_frame in marked.items():
             of_frame[matches] = rule.get(flag, flag == "certain")

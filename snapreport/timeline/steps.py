@@ -27,6 +27,7 @@ STEPS_SCHEMA: dict[str, pl.DataType] = {
     "source": pl.Enum(SOURCES),
 }  # fmt: skip
 _MAX_STEP_NUMBER = 2**53  # larger numbers in names are not step numbers
+_MANY_NAMES = 500
 _MIN_CYCLES = 3  # of several optimizers: fewer may be a coincidence
 _MIN_REST_SHARE = 0.05  # minimum share of a step's lines for events after the last optimizer step to be a step
 
@@ -133,8 +134,10 @@ def _numbers(names: pl.Series, pattern: str) -> pl.Series:
     matches = re.compile(pattern)
     known = {}
     distinct = names.drop_nulls().unique()
-    # Python takes ten times as long to find no number in 300,000 names of requests.
-    for name in distinct.filter(distinct.str.contains(pattern)).to_list():
+    # Python takes ten times as long to find no number in 300,000 names of requests, polars to compile for a few.
+    if len(distinct) > _MANY_NAMES:
+        distinct = distinct.filter(distinct.str.contains(pattern))
+    for name in distinct.to_list():
         found = matches.search(name)
         if found and len(found[1]) <= 16 and int(found[1]) < _MAX_STEP_NUMBER:
             known[name] = int(found[1])

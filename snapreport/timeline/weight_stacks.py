@@ -16,7 +16,7 @@ _MODULE = r"torch/nn/modules/module\.py$"
 _TO_GRADIENT = ((10, 17), (33, 48))
 """Lines from that which applies the function to a parameter to that for its gradient, at least and at most: 13 in
 PyTorch 2.0, 37 to 44 in 2.6 to 2.15. Buffers follow after 24 in 2.0, and after 61 to 70."""
-_MEAN = r"(?i)(^|_|\b)(ema|swa|polyak|averaged?|shadow|moving_average)(_|\b|$)"
+_MEAN = r"(?i-u)(^|_|\b)(ema|swa|polyak|averaged?|shadow|moving_average)(_|\b|$)"
 
 
 def applied_gradients(recording: Recording) -> np.ndarray:

@@ -31,9 +31,11 @@ def kept_workspaces(table: pl.DataFrame) -> np.ndarray:
     ``engine``, whether a thread of the autograd engine allocated it, ``is_parameter``, ``is_named``, whether a recorder
     said what it is.
     """
+    found = np.zeros(len(table), bool)
+    if HOPPER_WORKSPACE not in table["size"]:  # as in most recordings: a tenth of a small timeline's time
+        return found
     rows = table.with_row_index("row")
     traced = rows.filter(pl.col("alloc") >= 0).sort("alloc").with_columns(end=_end())
-    found = np.zeros(len(table), bool)
     found[_of_lines(traced)] = True
     if table["is_named"].any():
         found[_from_before(rows)] = True
@@ -80,11 +82,13 @@ def _of_the_engine(traced: pl.DataFrame) -> np.ndarray:
 
 def beside_kept(table: pl.DataFrame, workspaces: np.ndarray) -> np.ndarray:
     """Bool per row: cuBLASLt's workspace, which a line allocates directly after cuBLAS's and which stays as long."""
+    found = np.zeros(len(table), bool)
+    if not workspaces.any():
+        return found
     rows = table.with_row_index("row").with_columns(end=_end(), is_workspace=pl.Series(workspaces))
     rows = rows.filter(pl.col("alloc") >= 0).sort("alloc")
     after = pl.col("is_workspace").shift(1, fill_value=False) & (pl.col("alloc") - pl.col("alloc").shift(1) <= AT_ONCE)
     same = (pl.col("stack") == pl.col("stack").shift(1)) & (pl.col("size") == LT_WORKSPACE)
-    found = np.zeros(len(table), bool)
     stays = pl.col("end") > pl.col("alloc").max().over("stack")
     found[rows.with_columns(stays=stays).filter(after & same & pl.col("stays"))["row"].to_numpy()] = True
     return found

@@ -636,12 +636,16 @@ def test_ranks_in_full_have_the_same_rules_as_digests(tmp_path: Path, monkeypatc
 
 
 def test_paths(tmp_path: Path) -> None:
-    paths = generator.write_job(tmp_path / "job", "data", ranks=2, **SMALL)
+    (tmp_path / "job").mkdir()
+    paths = []
+    for recording in generator.write_job(tmp_path, "data", ranks=2, **SMALL):
+        paths.append(tmp_path / "job" / f"{recording.stem}.digest")
+        paths[-1].write_bytes(snapreport.digest(recording))
     listed = tmp_path / "paths.txt"
     listed.write_text("# two ranks\n" + "\n".join(map(str, paths)) + "\n\n")
     expected = build_job(snapreport.job(paths, jobs=1), PageOptions(title="t"))
-    url = "file://" + str(tmp_path / "job" / "rank*.pickle")
-    for argument in (tmp_path / "job", str(tmp_path / "job" / "*.pickle"), listed, f"@{listed}"):
+    url = "file://" + str(tmp_path / "job" / "rank*.digest")
+    for argument in (tmp_path / "job", str(tmp_path / "job" / "*.digest"), listed, f"@{listed}"):
         assert build_job(snapreport.job([argument], jobs=1), PageOptions(title="t")) == expected
     assert [row.rank for row in snapreport.job([url], jobs=1).rows] == [0, 1]
     with pytest.raises(SnapshotError, match="no snapshots"):

@@ -75,8 +75,8 @@ def test_a_missing_rank_decides_nothing(digests: Path, tmp_path: Path) -> None:
     assert checked(tmp_path, "--max-peak", "2MiB")[0] == 1, "what is broken is broken, whatever is missing"
 
 
-def test_every_rank_fits_or_the_one_that_does_not_is_named(folder: Path, tmp_path: Path) -> None:
-    reserved = {row.rank: row.digest.peak_reserved for row in snapreport.job(folder, jobs=1).rows}
+def test_every_rank_fits_or_the_one_that_does_not_is_named(folder: Path, digests: Path, tmp_path: Path) -> None:
+    reserved = {row.rank: row.digest.peak_reserved for row in snapreport.job(digests, jobs=1).rows}
     code, document = checked(folder, "--fits", f"{max(reserved.values())}B")
     assert code == 0 and "no rank reserved more" in document["checks"][0]["message"]
     code, document = checked(folder, "--fits", "64MiB")

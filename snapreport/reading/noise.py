@@ -84,8 +84,14 @@ def frame_flags(frames: pl.DataFrame) -> pl.Series:
     python = file.str.ends_with(".py") | file.str.starts_with("<") | script
     machinery = pl.any_horizontal(*(file.str.contains(where) & name.str.contains(what) for where, what in _MACHINERY))
     native = name.str.contains(_NATIVE) | (name.str.contains(_C_FUNCTION) & ~name.str.contains(_ACCELERATOR))
-    noise = pl.when(python).then(machinery).otherwise(native)
-    return frames.select(flags=python.cast(pl.UInt8) * PYTHON + noise.cast(pl.UInt8) * NOISE)["flags"]
+    is_python = frames.select(python=python)["python"]
+    flags = np.zeros(len(frames), np.uint8)
+    for mask, bits, noise in ((is_python, PYTHON, machinery), (~is_python, 0, native)):
+        if mask.any():  # half of all recordings have one kind alone
+            flags[mask.to_numpy()] = (
+                frames.filter(mask).select(noise.cast(pl.UInt8) * NOISE).to_series().to_numpy() + bits
+            )
+    return pl.Series("flags", flags)
 
 
 @memoize

@@ -67,14 +67,19 @@ def test_what_only_looks_like_a_batch(script: Script, tmp_path: Path) -> None:
     assert not [key for key in said(script, tmp_path) if key[1] == "input"]
 
 
-def generation(grows: int, *, across: bool = True, tokens: int = 8, layers: int = 4) -> Script:
-    """Keys and values concatenated in each pass; ``across``: blocks live until the next pass replaces them."""
+def generation(grows: int, *, across: bool = True, tokens: int = 8, layers: int = 4, reads: int = 0) -> Script:
+    """Keys and values concatenated in each pass; ``across``: blocks live until the next pass replaces them. ``reads``:
+    of three more lines of a layer, how many make tensors of all words.
+    """
     script = Script()
     for _ in range(6):
         script.alloc("parameter", 10 * MIB, *WEIGHTS)
     caches: dict[int, list[int]] = {}
     for token in range(tokens):
         for layer in range(layers):
+            lines = [(("/app/model.py", f"part{line}"), *FORWARD) for line in range(3)]
+            sizes = [3 * MIB + token * grows * (line < reads) for line in range(3)]
+            work = [script.alloc("work", size, *line) for size, line in zip(sizes, lines, strict=True)]
             new = [script.alloc("cache", 2 * MIB + token * grows, *ATTENTION) for _ in range(2)]
             for address in caches.pop(layer, []):
                 script.free(address, *ATTENTION)
@@ -83,6 +88,8 @@ def generation(grows: int, *, across: bool = True, tokens: int = 8, layers: int 
             else:
                 for address in new:
                     script.free(address, *ATTENTION)
+            for address in work:
+                script.free(address, *FORWARD)
         script.free(script.alloc("logits", MIB, *LOAD), *LOAD)
     return script
 
@@ -90,6 +97,12 @@ def generation(grows: int, *, across: bool = True, tokens: int = 8, layers: int 
 def test_what_grows_token_by_token_is_a_cache(tmp_path: Path) -> None:
     found = said(generation(4096), tmp_path)
     assert found["attend", "kv cache", "inferred"] == 64
+
+
+def test_outputs_of_layers_that_read_all_words_again_are_no_cache(tmp_path: Path) -> None:
+    """Keys and values are read by lines that grow, too: scores and copies of them, but not by most."""
+    assert said(generation(4096, reads=1), tmp_path)["attend", "kv cache", "inferred"] == 64
+    assert said(generation(4096, reads=2), tmp_path)["attend", "activation", "stack"] == 64
 
 
 @pytest.mark.parametrize(("grows", "across", "tokens"), [(0, True, 8), (4096, False, 8), (4096, True, 2)])

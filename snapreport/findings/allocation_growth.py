@@ -44,8 +44,6 @@ _ALONG, _ALONG_SHARE = 0.5, 0.15
 """A stack grows along with a replaced one from this share of its growth on; with so many of a step's bytes in stacks
 that do, the inputs become larger.
 """
-_MIN_CACHED = 4
-"""Tensors of a KV cache that one line extends at least: those of two layers. Its inputs grow with it."""
 _MAX_REMAINING = 1.5
 """How many times what a replaced stack allocates in one repetition may remain at the end."""
 _SETTLED = ("parameter", "optimizer state")
@@ -215,14 +213,13 @@ def _replaced(loop: LoopMemory, known: set[int]) -> list[GrowingStack]:
     every_stack = traced["stack"].unique().sort().to_numpy()
     per_stack = _bytes_by_repetition(traced, every_stack, repetitions)
     births = np.bincount(traced["stack"].to_numpy(), minlength=int(every_stack[-1]) + 1) / repetitions.count
-    infers = not allocations["category"].is_in(["gradient", "optimizer state"]).any()
     found = []
     for stack, floors, growth in rising:
         own = np.searchsorted(every_stack, stack)
         mine = remaining.filter(pl.col("stack") == stack)
         if (per_stack[own, 1:] > 0).mean() < _MIN_REPLACED or len(mine) > max(2.0, _MAX_REMAINING * births[stack]):
             continue
-        cached = bool((mine["category"] == "kv cache").all()) or (infers and len(mine) >= _MIN_CACHED)
+        cached = bool((mine["category"] == "kv cache").all())
         if cached or not _inputs_grow(floors, np.delete(per_stack, own, axis=0)):
             copied = _is_copied(traced.filter(pl.col("stack") == stack), repetitions)
             found.append(loop.stack(stack, floors, growth, replaced=True, copied=copied))

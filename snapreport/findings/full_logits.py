@@ -39,10 +39,14 @@ def full_logits(context: AdviceContext) -> Advice | None:
         is_cast[1:] = linear[:-1] & ~linear[1:] & (size[1:] == 2 * size[:-1])
         rows, size, stack, linear = (column[~is_cast] for column in (rows, size, stack, linear))
     function = context.function[stack]
+    # What the loop's line before the pass makes, as the next batch, is none of the logits' rows.
+    first = np.full(int(stack.max(initial=0)) + 1, len(stack))
+    np.minimum.at(first, stack, np.arange(len(stack)))
     # A function without modules is not known to be a forward pass where little of what it makes is saved.
     by_program = context.by_program[stack]
     by_program &= (context.forward | (context.phases.innermost == NONE))[stack]
-    live = np.bincount(context.stack[context.at_peak], minlength=int(context.stack.max(initial=0)) + 1)
+    # Without a product's workspace, which is live where the peak is in that product.
+    live = np.bincount(every.stack[context.at_peak[every.rows]], minlength=int(context.stack.max(initial=0)) + 1)
     live = np.maximum(live, _most_runs(context))
     mask, share = np.zeros(len(context.size), bool), 1.0
     candidates = (linear | by_program) & (size >= _MIN_BYTES) & (live[stack] <= _MAX_PASSES)
@@ -60,6 +64,7 @@ def full_logits(context: AdviceContext) -> Advice | None:
         row = known[key]
         # Where no frame names the product, the same function selects from it.
         selected = ~linear[after] & (linear[at] | (function[after] == function[at]))
+        selected &= first[stack[after]] >= first[stack[at]]
         few = size[after][selected & (size[after] % row == 0) & (size[after] <= _MAX_USED_SHARE * whole)] if row else []
         used = int(few[0]) // row if len(few) else _highest(context, size[after], stack[after]) if row else 0
         if used and used <= _MAX_USED_SHARE * (whole // row):

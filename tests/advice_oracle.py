@@ -56,7 +56,7 @@ def evidence(
         }
     # What needs the memory at the peak itself promises nothing in its title, and is not what to do first.
     is_first = told["effort"] == "one line" and 20 * row["bytes"] >= device.peak_bytes
-    is_first &= told["saving"] is not None and ("(replayed)" in finding.title or "low_bytes" in told["saving"])
+    is_first &= told["saving"] is not None and "→" in finding.title
     is_first |= told["rule"] == "exception-holds"
     is_guess = finding.confidence == "estimate" and told["rule"] not in WITHOUT_TYPES
     row["priority"] = 2 if is_guess else 0 if is_first else 1

@@ -54,7 +54,7 @@ def advice(rule: str, saves: int, *, priority: int = 1, where: str | None = None
         where=where,
         effort="one line" if where else "a rewrite",
     )
-    title = f"Do {rule}: peak 20.0 → {20 - saves // GIB}.0 GiB (replayed)"
+    title = f"Do {rule}: peak 20.0 → {20 - saves // GIB}.0 GiB" + ("" if "confidence" in more else " (replayed)")
     return Finding("advice", 0, "info", title, bytes=saves, evidence=evidence, **more)  # type: ignore[arg-type]
 
 
@@ -97,8 +97,7 @@ def test_a_reference_cycle_comes_after_remedies() -> None:
 def test_an_estimate_says_so() -> None:
     found = advice("backward-each", 10 * GIB, confidence="estimate")
     assert said(PEAK, found) == [
-        "Graphs of several forward passes hold 8.00 of 20.0 GiB: call backward() after each, peak 10.0 GiB "
-        "(replayed, estimate)."
+        "Graphs of several forward passes hold 8.00 of 20.0 GiB: call backward() after each, peak 10.0 GiB (estimate)."
     ]
 
 

@@ -159,7 +159,7 @@ def test_given_with_its_bytes(
     assert saving["fraction"] == pytest.approx(share, abs=1 / 4096)
     change = saving_oracle.bytes_out(snapreport.load(tmp_path / "advice.pickle"), 0, device, saving)
     assert saving_oracle.peak_without(device, change) == (saving["peak_bytes"], saving["peak_event"])
-    how = "" if "low_bytes" in saving else " (replayed)"
+    how = "" if finding.confidence == "estimate" else " (replayed)"
     assert finding.title.endswith(f": peak {arrow_text(device.peak_bytes, saving['peak_bytes'])}{how}")
     ends = saving.get("low_bytes", 0), saving.get("high_bytes", device.peak_bytes)
     assert ends[0] <= saving["peak_bytes"] <= ends[1] <= device.peak_bytes

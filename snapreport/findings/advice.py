@@ -211,10 +211,9 @@ def _freed(advice: Advice, saving: Saving) -> int:
 def _title(context: AdviceContext, advice: Advice, saving: Saving | None) -> str:
     if saving is None or advice.spares_peak:
         return advice.do
-    # The finding's confidence says that a range is an estimate.
-    is_exact = context.is_cut_off or not advice.peak_range or advice.confidence != "estimate"
-    change = _change(context, saving.row.peak_bytes)
-    return sentence("{}: {change} (replayed)" if is_exact else "{}: {change}", advice.do, change=change)
+    # Of an estimate the finding's confidence, which stands beside it, says how sure this is.
+    how = "{}: {change}" if advice.confidence == "estimate" else "{}: {change} (replayed)"
+    return sentence(how, advice.do, change=_change(context, saving.row.peak_bytes))
 
 
 def _change(context: AdviceContext, after: int) -> str:

@@ -189,11 +189,10 @@ def _is_mistake(finding: Finding) -> bool:
 
 def _is_replayed(finding: Finding) -> bool:
     """Whether it is advice whose replay lowers the peak."""
-    saving = finding.evidence.get("saving") if finding.kind == "advice" else None
-    is_claimed = finding.title.endswith("(replayed)") or "low_bytes" in (saving or ())
-    return (
-        bool(saving) and is_claimed and (finding.confidence != "estimate" or finding.evidence["rule"] in WITHOUT_TYPES)
-    )
+    if finding.kind != "advice" or not finding.evidence["saving"]:
+        return False
+    is_trusted = finding.confidence == "estimate" and finding.evidence["rule"] in WITHOUT_TYPES
+    return is_trusted or finding.title.endswith("(replayed)")
 
 
 def _saves_enough(finding: Finding, peak: Finding, least: float = _MIN_SAVING) -> bool:
@@ -232,7 +231,7 @@ def _remedy(advice: Finding, here: Sequence[Finding]) -> str:
     whole = int(saving["peak_bytes"]) + int(saving["saves_bytes"])
     is_lost = any(finding.kind == "peak" and finding.evidence.get("is_lost") for finding in here)
     after = sentence("peak of the trace {}" if is_lost else "peak {}", bytes_part(saving["peak_bytes"]))
-    replayed = "replayed, estimate" if advice.confidence == "estimate" else "replayed"
+    replayed = "estimate" if advice.confidence == "estimate" else "replayed"
     if "low_bytes" in saving:
         ends = bytes_part(saving["low_bytes"]), bytes_part(saving["high_bytes"])
         after, replayed = sentence("peak between {} and {}", *ends), "estimate"

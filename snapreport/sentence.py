@@ -145,7 +145,9 @@ def rank_part(number: int, name: str = "rank {}") -> Sentence:
 
 
 def event_part(number: int, name: str = "event {}") -> Sentence:
-    """``event 5,445``; ``name``: a template for another form."""
+    """``event 5,445``; ``name``: a template for another form. The state before the first event, -1, is the start."""
+    if number < 0:
+        return sentence("the start of the trace")
     return Sentence([Part("event", name.format(count_text(number)), int(number))])
 
 

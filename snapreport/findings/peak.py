@@ -278,7 +278,7 @@ def _detail(timeline: DeviceTimeline, evidence: PeakEvidence) -> list[str]:
 def _without_top(timeline: DeviceTimeline, top: PeakStackRow) -> str:
     """The effect of removing the largest stack, and the second maximum that limits it."""
     peak, rest, event = timeline.peak_bytes, top["peak_without_bytes"], top["peak_without_event"]
-    where = "the start of the trace" if event < 0 else sentence("{}", event_part(event))
+    where = event_part(event)
     if rest == peak:
         return sentence("Removing it would not lower the peak: {where} is as high.", where=where)
     if event == timeline.peak_event:

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import type { DeviceData, TileKey, TileMesh } from '../src/data/model'
+import { atEvent } from '../src/layout/format'
 import { columnWidth, COLUMNS, gridOf, rowHeight, ROWS, tileCount } from '../src/layout/grid'
 import { offsetOf, path, pick } from '../src/layout/pick'
 import { layOutTile } from '../src/layout/tile'
@@ -218,4 +219,8 @@ test('pick, offsetOf and path agree with counting', () => {
       }
     }
   }
+})
+
+test('the state before the first event is after none', () => {
+  assert.deepEqual([-1, 0, 1234].map(atEvent), ['before the first event', 'at event 0', 'at event 1,234'])
 })

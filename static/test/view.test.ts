@@ -13,8 +13,10 @@ import { byteTicks, eventTicks, eventToUs, positionAtUs, timeTicks, usToEvent } 
 import { clamp, type Limits, pan, zoomWithin } from '../src/layout/viewport'
 import type { DeviceData } from '../src/data/model'
 import { maxByColumn } from '../src/views/reserved/columns'
+import type { Scene } from '../src/views/shared/scene'
 import type { XWindow } from '../src/views/shared/x-window'
-import { random } from './trace'
+import { describeMark, type Mark } from '../src/views/timeline/marks'
+import { info, random } from './trace'
 
 const KI = 1024
 const MI = KI * KI
@@ -218,4 +220,25 @@ test('idle stretches are shortened, everything else keeps its length, and ticks 
   const steady = Float64Array.from({ length: 30 }, (_, i) => 1000 * i)
   assert.deepEqual(axisClock(steady), { us: steady, gaps: [] })
   assert.deepEqual(axisClock(new Float64Array(0)).gaps, [])
+})
+
+test('the mark of a peak says where PyTorch counted a higher one, before what is left of the trace', () => {
+  const mark: Mark = { kind: 'peak', event: 9, bytes: 2 ** 20, free: NaN }
+  const said = (peak: number): string[] => {
+    const device = info({
+      events: 20,
+      peak_bytes: 2 ** 20,
+      counted_bytes: 2 ** 22,
+      stats: { peak_allocated_bytes: peak } as never,
+    })
+    return describeMark({ data: null, stacks: null, info: device } as unknown as Scene, mark).map((line) =>
+      'text' in line ? line.text : '',
+    )
+  }
+  assert.deepEqual(said(2 ** 20)[0], 'Peak: 1.00 MiB allocated at event 9')
+  assert.match(said(2 ** 20)[1], /max_memory_allocated\(\) would report 4.00 MiB/)
+  assert.deepEqual(said(3 * 2 ** 20), [
+    'Peak of the trace: 1.00 MiB allocated at event 9',
+    'PyTorch counted 3.00 MiB before the first event',
+  ])
 })

@@ -4,9 +4,10 @@
 
 import { formatBytes, formatCount } from '../layout/format'
 import { fill, h } from '../ui/dom'
+import { capital } from '../ui/format'
 import type { State } from '../ui/state'
 import { describeStack, requestAt } from '../views/shared/describe'
-import type { Scene } from '../views/shared/scene'
+import { peakName, type Scene } from '../views/shared/scene'
 import { type Card, CARDS } from '../whatif/cards'
 import { byPosition, type ChangeAnswer, STANDARD } from '../whatif/job'
 import { peakOf, type Remedy } from '../whatif/remedies'
@@ -228,7 +229,8 @@ export class Fixes {
 
   /** With the request that failed, as in the first chips. */
   private peakName(scene: Scene): string {
-    return this.peakBefore(scene) > scene.info.stats.peak_allocated_bytes ? 'Needed at the failure' : 'Peak'
+    if (this.peakBefore(scene) > scene.info.stats.peak_allocated_bytes) return 'Needed at the failure'
+    return capital(peakName(scene.info))
   }
 
   private renderRecorded(scene: Scene): void {

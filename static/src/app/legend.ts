@@ -2,7 +2,7 @@
 
 import { dominantStack, positionOf, stackShares } from '../data/held-memory'
 import type { DeviceData, DeviceInfo } from '../data/model'
-import { formatBytes, formatCount } from '../layout/format'
+import { atEvent, formatBytes, formatCount } from '../layout/format'
 import { deviceLabel } from '../ui/devices'
 import { h } from '../ui/dom'
 import { formatShare, plural } from '../ui/format'
@@ -256,7 +256,7 @@ export class Legend {
 function wordsOf(info: DeviceInfo, position: number): string {
   if (info.events === 0) return 'in the final state'
   if (position === info.peak_event + 1) return 'at the peak'
-  return position === 0 ? 'before the first event' : `at event ${formatCount(position - 1)}`
+  return atEvent(position - 1)
 }
 
 function restOf(count: number, order: readonly number[], held: Held, total: number): string {

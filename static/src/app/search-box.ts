@@ -1,7 +1,7 @@
 // The search box: a query as it is typed, what it matches, and where it is bad. The state holds the last good query.
 
 import { positionOf } from '../data/held-memory'
-import { formatBytes, formatCount } from '../layout/format'
+import { atEvent, formatBytes, formatCount } from '../layout/format'
 import { parse } from '../search/grammar'
 import { liveMatches, type Matches, nextBySize, QueryError, rankBySize } from '../search/matches'
 import { type Source, type Suggestion, suggest } from '../search/suggest'
@@ -249,8 +249,7 @@ export class SearchBox {
       const { data, info } = scene
       const position = positionOf(info, state.at)
       const live = this.live.get([matches, position], () => liveMatches(data, matches.mask, position))
-      const moment =
-        state.at === null || state.at === info.peak_event ? 'at the peak' : `at event ${formatCount(state.at)}`
+      const moment = state.at === null || state.at === info.peak_event ? 'at the peak' : atEvent(state.at)
       text = `${formatCount(matches.count)} ${matches.count === 1 ? 'match' : 'matches'}, ${formatBytes(matches.bytes)}; ${formatBytes(live)} ${moment}`
       const id = state.select
       if (id !== null && matches.mask[id]) {

@@ -12,6 +12,11 @@ export function formatCount(n: number): string {
   return (n < 0 ? '-' : '') + grouped + (fraction ? '.' + fraction : '')
 }
 
+/** The state after an event: "at event 1,234"; -1: "before the first event". */
+export function atEvent(event: number): string {
+  return event < 0 ? 'before the first event' : `at event ${formatCount(event)}`
+}
+
 /** Three significant digits at least in the largest binary unit that fits: "1.25 GiB", "512 B", "63.6 MiB". */
 export function formatBytes(bytes: number): string {
   const size = Math.abs(bytes)

@@ -1,6 +1,7 @@
 // The flame view: bytes by stack at a moment, as an icicle. What it shows is in ./model, the picture in ./flame-plot; here
 // are the elements around it, and the effects of choosing a cell.
 
+import { atEvent } from '../../layout/format'
 import type { Frame } from '../../data/model'
 import { foldedText, speedscopeJson } from '../../flame/export'
 import { type Cell, isChain, layoutFlame, weightOf } from '../../flame/layout'
@@ -246,7 +247,7 @@ export class FlameView implements View {
     const { model, context } = this
     if (!model || !context) return ''
     const { measure } = model.choices
-    const moment = isOfTrace(measure) ? '' : ` at event ${context.position - 1}`
+    const moment = isOfTrace(measure) ? '' : ` ${atEvent(context.position - 1)}`
     return speedscopeJson(model.tree, model.layout.cells[0], model.names, `${MEASURE_NAMES[measure]}${moment}`)
   }
 

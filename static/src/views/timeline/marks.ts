@@ -4,9 +4,11 @@
 import type { Rect } from '../../layout/viewport'
 import { css } from '../shared/inks'
 import { telling } from '../../data/own-frames'
-import { formatBytes, formatCount } from '../../layout/format'
+import type { DeviceInfo } from '../../data/model'
+import { atEvent, formatBytes, formatCount } from '../../layout/format'
+import { capital } from '../../ui/format'
 import { describeFrame, FRAMES_SHOWN, type Line } from '../shared/describe'
-import type { Mark as SceneMark, Scene } from '../shared/scene'
+import { isLost, type Mark as SceneMark, peakName, type Scene } from '../shared/scene'
 import { type Frame, xToPixel, yToPixel } from './frame'
 
 /** Also the moment of the state, with what is allocated then. */
@@ -151,20 +153,21 @@ export function markAt(frame: Frame, x: number, y: number): Mark | null {
   return best
 }
 
-function labelOf(mark: Mark, { isChanged }: Scene): string {
-  if (mark.kind === 'peak') return `${isChanged ? 'recorded ' : ''}peak ${formatBytes(mark.bytes)}`
+function labelOf(mark: Mark, { info, isChanged }: Scene): string {
+  if (mark.kind === 'peak') return `${isChanged ? 'recorded ' : ''}${peakName(info)} ${formatBytes(mark.bytes)}`
   if (mark.kind === 'oom') return mark.bytes > 0 ? `OOM: ${formatBytes(mark.bytes)} requested` : 'OOM'
   return mark.kind
 }
 
 /** A mark for the tooltip. */
-export function describeMark({ data, stacks, info: { counted_bytes } }: Scene, mark: Mark): Line[] {
+export function describeMark({ data, stacks, info }: Scene, mark: Mark): Line[] {
   if (mark.kind !== 'oom') {
-    const lines: Line[] = [{ kind: 'plain', text: sentenceOf(mark) }]
-    if (mark.kind === 'peak' && counted_bytes !== undefined) {
-      const text = `torch.cuda.max_memory_allocated() would report ${formatBytes(counted_bytes)}: it counts rounded blocks`
-      lines.push({ kind: 'soft', text })
-    }
+    const lines: Line[] = [{ kind: 'plain', text: sentenceOf(mark, info) }]
+    const counted = formatBytes(info.counted_bytes ?? 0)
+    const lost = `PyTorch counted ${formatBytes(info.stats.peak_allocated_bytes)} before the first event`
+    const rounded = `torch.cuda.max_memory_allocated() would report ${counted}: it counts rounded blocks`
+    if (mark.kind === 'peak' && isLost(info)) lines.push({ kind: 'soft', text: lost })
+    else if (mark.kind === 'peak' && info.counted_bytes !== undefined) lines.push({ kind: 'soft', text: rounded })
     return lines
   }
   const row = data ? data.other.event.indexOf(mark.event) : -1
@@ -178,9 +181,9 @@ export function describeMark({ data, stacks, info: { counted_bytes } }: Scene, m
   ]
 }
 
-function sentenceOf(mark: Mark): string {
-  const at = mark.event < 0 ? 'before the first event' : `at event ${formatCount(mark.event)}`
-  if (mark.kind === 'peak') return `Peak: ${formatBytes(mark.bytes)} allocated ${at}`
+function sentenceOf(mark: Mark, info: DeviceInfo): string {
+  const at = atEvent(mark.event)
+  if (mark.kind === 'peak') return `${capital(peakName(info))}: ${formatBytes(mark.bytes)} allocated ${at}`
   if (mark.kind === 'snapshot') return `Snapshot taken ${at}`
   const allocated = Number.isNaN(mark.bytes) ? '' : `, ${formatBytes(mark.bytes)} allocated`
   return `Moment of the other views: ${at.replace('at ', '')}${allocated}. Press M or Shift-click to set it`

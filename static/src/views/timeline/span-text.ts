@@ -1,6 +1,6 @@
 // A span of a track, in words: for the tooltip and for screen readers.
 
-import { formatBytes, formatCount, formatDuration } from '../../layout/format'
+import { atEvent, formatBytes, formatCount, formatDuration } from '../../layout/format'
 import { RAGGED_END, RAGGED_START, type Track } from '../../steps/spans'
 import { plural } from '../../ui/format'
 import type { Line } from '../shared/describe'
@@ -94,8 +94,7 @@ export function describePiece(scene: Scene, track: Track, { from, to }: Piece): 
       : `${last > first ? `events ${formatCount(first)} – ${formatCount(last)}` : `event ${formatCount(first)}`}, ${plural(last - first + 1, 'event')}`
   lines.push({ kind: 'plain', text: [where, facts?.us != null && formatDuration(facts.us)].filter(Boolean).join(', ') })
   if (facts) {
-    const peak = facts.peakEvent < 0 ? 'before the first event' : `at event ${formatCount(facts.peakEvent)}`
-    lines.push({ kind: 'plain', text: `peak ${formatBytes(facts.peakBytes)} allocated ${peak}` })
+    lines.push({ kind: 'plain', text: `peak ${formatBytes(facts.peakBytes)} allocated ${atEvent(facts.peakEvent)}` })
     lines.push({
       kind: 'plain',
       text: `${facts.growth > 0 ? '+' : ''}${formatBytes(facts.growth)} from its beginning to its end`,

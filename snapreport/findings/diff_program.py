@@ -151,7 +151,7 @@ def _of_parts(compared: Comparison) -> Iterator[str]:
     ratio = lines.main(lines.many, changed)
     repeated = changed & equal(lines.many, ratio)
     is_more = (ratio > 1) == (compared.ratio("parameter") > 1)
-    if equal(ratio, 1.0) or not is_more or lines.share(repeated, changed) < MOST_OF:
+    if not is_more or lines.share(repeated, changed) < MOST_OF:
         return
     if lines.share(repeated) >= MOST_OF and lines.share(equal(lines.large, ratio * rows), repeated) >= MOST_OF:
         yield f"the model has {ratio_text(ratio)} as many layers"
@@ -209,7 +209,7 @@ def _of_leftovers(compared: Comparison) -> Iterator[str]:
     if not of_peak or change / of_peak < MOST_OF:
         return
     less, more = (before, after) if change > 0 else (after, before)
-    line = more.join(less, on="line", how="anti")["line"].head(1).to_list()
+    line = more.join(less, on="line", how="anti")["line"].to_list()
     if line:
         yield f"tensors of each step {'stay' if change > 0 else 'no longer stay'} allocated, most of {line[0]}"
 

@@ -35,7 +35,7 @@ from snapreport.findings.score_chunks import scores_of_pairs
 from snapreport.findings.unused_graphs import unused_graphs
 from snapreport.sentence import bytes_part, code_part, sentence
 from snapreport.timeline.module_tree import numbered_modules
-from snapreport.timeline.phases import BACKWARD, OPTIMIZER_STEP
+from snapreport.timeline.phases import OPTIMIZER_STEP
 
 _PASSES_OF_A_STEP = 2
 """Backward passes in a step of a generator and a discriminator: a loss that the next step replaces stays no longer."""
@@ -77,9 +77,7 @@ def _checkpointing(context: AdviceContext) -> Advice | None:
     if context.is_much(context.bytes_at_peak(activation & context.without_python[context.stack] & context.is_traced)):
         return None
     # What something else holds after the backward pass, such as a forward hook, stays in any case.
-    frees = context.free_stack
-    by_other = (frees > 0) & (frees != context.stack) & ~context.phases.runs(BACKWARD)[frees]
-    outlives = activation & by_other & (backward_ends(context) < context.freed)
+    outlives = activation & context.freed_elsewhere & (backward_ends(context) < context.freed)
     if 2 * context.bytes_at_peak(outlives) > context.bytes_at_peak(activation):
         return None
     passes = waiting_passes(context)

@@ -195,6 +195,13 @@ class AdviceContext(ProgramStacks):
         return np.asarray(~self.without_python[self.stack])
 
     @cached_property
+    def freed_elsewhere(self) -> np.ndarray:
+        """Bool per allocation: freed outside of backward passes, as far as the stack of the free tells; a recorder may
+        give each free the stack of its allocation.
+        """
+        return np.asarray(~self.may_be_backward[self.free_stack] & (self.free_stack != self.stack))
+
+    @cached_property
     def lines(self) -> np.ndarray:
         """Int64 per allocation: the first stack with the same Python frames. Operators of one line that C++ frames tell
         apart are one.
@@ -220,6 +227,10 @@ class AdviceContext(ProgramStacks):
 
     def alive_at(self, position: int) -> np.ndarray:
         return (self.born <= position) & (self.freed > position)
+
+    def alive_before(self, event: int) -> np.ndarray:
+        """Bool per allocation: alive when the request of an event is made."""
+        return (self.born < event) & (self.freed > event)
 
     def traced(self, *names: str) -> np.ndarray:
         """Bool per allocation: of these categories, and allocated within the trace."""

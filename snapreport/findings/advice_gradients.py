@@ -43,7 +43,7 @@ def _old_gradients(context: AdviceContext) -> tuple[np.ndarray, np.ndarray]:
     steps = np.flatnonzero(context.phases.innermost[events] == OPTIMIZER_STEP)
     # Used by an optimizer step since they were made, or made before the trace.
     next_step = following(steps, context.born, len(events))
-    used_at = np.where(context.born < 0, -1, next_step)
+    used_at = np.where(~context.is_traced, -1, next_step)
     next_forward = following(forward_births(context), used_at, len(events) + 1)
     return context.category("gradient") & (next_forward < context.freed), next_forward
 

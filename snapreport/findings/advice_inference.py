@@ -101,7 +101,7 @@ def _autocast_copies(context: AdviceContext) -> Advice | None:
         r"clear_autocast_cache|clear_cache$"
     )
     casts = context.functions(r"cached_cast|(^|::)_to_copy$|(^|::)_to_copy\(")
-    parameters = np.unique(context.size[(context.born < 0) | context.category("parameter")])
+    parameters = np.unique(context.size[~context.is_traced | context.category("parameter")])
     halves = np.isin(2 * context.size, parameters)
     # What `model.half()` makes stays, too, but outside of a forward pass.
     stays = (casts & context.forward)[context.stack] & ~context.is_freed

@@ -22,6 +22,7 @@ from snapreport.findings.growth_pattern import Growth, SingleGrowth, growth_of, 
 from snapreport.findings.lowest_live import lowest_live
 from snapreport.findings.repetition import FEWEST, Repetitions
 from snapreport.timeline.build import DeviceTimeline
+from snapreport.timeline.lifetimes import IS_FREED, IS_TRACED
 from snapreport.timeline.segments import is_private
 
 _MIN_BYTES = 1 << 20
@@ -112,7 +113,7 @@ class LoopMemory(Struct, frozen=True, dict=True):
 
 def loop_memory(timeline: DeviceTimeline, repetitions: Repetitions) -> LoopMemory:
     allocations = loop_allocations(timeline, repetitions)
-    remaining = allocations.filter((pl.col("free_event") < 0) & (pl.col("alloc_event") >= 0))
+    remaining = allocations.filter(~IS_FREED & IS_TRACED)
     least = min_growth_bytes(timeline)
     sums = remaining.group_by("stack").agg(pl.col("size").sum()).filter(pl.col("size") >= least)
     stacks = sums["stack"].sort().to_numpy()
@@ -209,7 +210,7 @@ def _replaced(loop: LoopMemory, known: set[int]) -> list[GrowingStack]:
     ]
     if not rising:
         return []
-    traced = allocations.filter(pl.col("alloc_event") >= 0)
+    traced = allocations.filter(IS_TRACED)
     every_stack = traced["stack"].unique().sort().to_numpy()
     per_stack = _bytes_by_repetition(traced, every_stack, repetitions)
     births = np.bincount(traced["stack"].to_numpy(), minlength=int(every_stack[-1]) + 1) / repetitions.count

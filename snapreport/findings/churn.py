@@ -22,7 +22,7 @@ from snapreport.reading.stack_marks import stacks_with
 from snapreport.sentence import bytes_part, device_part, event_part, sentence
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
-from snapreport.timeline.lifetimes import action_codes
+from snapreport.timeline.lifetimes import IS_TRACED, action_codes
 
 ALLOCATES = ("segment_alloc", "segment_map")
 RELEASES = ("segment_free", "segment_unmap")
@@ -288,7 +288,7 @@ def _reallocated_by_stack(timeline: DeviceTimeline, events: np.ndarray) -> pl.Da
     A segment is made for the allocation that follows it; its own stack is the same where it is recorded.
     """
     rows = timeline.events[events].select("stack", "size")
-    following = timeline.allocations.filter(pl.col("alloc_event") >= 0).select("alloc_event", "stack")
+    following = timeline.allocations.filter(IS_TRACED).select("alloc_event", "stack")
     at = np.searchsorted(following["alloc_event"].to_numpy(), events)
     after = np.append(following["stack"].to_numpy(), 0)[at]
     own = rows["stack"].to_numpy()

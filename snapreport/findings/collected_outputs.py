@@ -16,7 +16,7 @@ from snapreport.findings.unused_graphs import inputs_of_unused_graphs, unused_gr
 from snapreport.integers import following, is_among
 from snapreport.sentence import bytes_part, sentence
 from snapreport.timeline.activity import INFERENCE, TRAINING
-from snapreport.timeline.phases import BACKWARD, NONE
+from snapreport.timeline.phases import NONE
 
 _MIN_OUTPUTS = 4
 _MIN_SHARE = 0.9
@@ -161,9 +161,7 @@ def extended_results(context: AdviceContext) -> np.ndarray:
 
 def _freed_by_program(context: AdviceContext, rows: np.ndarray) -> np.ndarray:
     """Bool per row: freed by no backward pass, as far as the stack of the free tells, or alive at the end."""
-    freed_in = context.free_stack[rows]
-    by_program = (freed_in > 0) & ~context.phases.runs(BACKWARD)[freed_in]
-    return np.asarray(~context.is_freed[rows] | by_program)
+    return np.asarray(~(context.is_freed & context.may_be_backward[context.free_stack])[rows])
 
 
 def _collected(context: AdviceContext) -> np.ndarray:

@@ -17,8 +17,9 @@ from snapreport.findings.diff import DeviceDiff, SnapshotDiff, stack_rows
 from snapreport.findings.program_stacks import ProgramStacks
 from snapreport.reading.recording import Recording
 from snapreport.timeline.build import DeviceTimeline
+from snapreport.timeline.curves import allocated_curve
 from snapreport.timeline.frame_search import files_of
-from snapreport.timeline.lifetimes import is_live_at
+from snapreport.timeline.lifetimes import IS_FREED, IS_TRACED, is_live_at
 from snapreport.timeline.own_code import own_places
 from snapreport.timeline.phases import BACKWARD, FORWARD, OPTIMIZER_STEP, StackPhases, stack_phases
 from snapreport.timeline.workspaces import AT_ONCE
@@ -63,8 +64,8 @@ class Side(Struct, frozen=True, dict=True):
         states = rows.filter(category == "optimizer state")["stack"].to_numpy()
         if not self.phases.runs(OPTIMIZER_STEP)[states].any():
             return rows
-        is_unknown = (category == "unknown") & (pl.col("free_event") < 0)
-        is_parameter = (pl.col("alloc_event") < 0) & ((category == "optimizer state") | is_unknown)
+        is_unknown = (category == "unknown") & ~IS_FREED
+        is_parameter = ~IS_TRACED & ((category == "optimizer state") | is_unknown)
         return rows.with_columns(category=pl.when(is_parameter).then(pl.lit("parameter")).otherwise("category"))
 
     @property
@@ -100,15 +101,13 @@ class Side(Struct, frozen=True, dict=True):
         """The event after which a category takes most bytes; None where it has no tensor."""
         rows = self.allocations.filter(pl.col("category") == category)
         born, freed, size = (rows[name].to_numpy() for name in ("alloc_event", "free_event", "size"))
-        change = np.zeros(len(self.timeline.allocated) + 1, np.int64)
-        np.add.at(change, np.maximum(born, -1) + 1, size)
-        np.subtract.at(change, freed[freed >= 0] + 1, size[freed >= 0])
-        return int(np.argmax(np.cumsum(change))) - 1 if len(rows) else None
+        curve = allocated_curve(born, freed, size, len(self.timeline.events))
+        return int(np.argmax(curve)) - 1 if len(rows) else None
 
     @cached_property
     def gradients(self) -> Counter[int]:
         """How many tensors of each size get a gradient in a step: most at once, or more where they are freed early."""
-        made = self.allocations.filter((pl.col("category") == "gradient") & (pl.col("alloc_event") >= 0))
+        made = self.allocations.filter((pl.col("category") == "gradient") & IS_TRACED)
         a_step = {size: count // max(1, self.whole_steps) for size, count in Counter(made["size"].to_list()).items()}
         return Counter(self._at_most("gradient").tolist()) | Counter(a_step)
 
@@ -116,7 +115,7 @@ class Side(Struct, frozen=True, dict=True):
     def rounds_of_gradients(self) -> float:
         """How many times the trace allocates all gradients; NaN without any."""
         gradients = self.allocations.filter(pl.col("category") == "gradient")
-        made = int(gradients.filter(pl.col("alloc_event") >= 0)["size"].sum())
+        made = int(gradients.filter(IS_TRACED)["size"].sum())
         return made / self.most("gradient") if len(gradients) else np.nan
 
     @property
@@ -128,7 +127,7 @@ class Side(Struct, frozen=True, dict=True):
         """``line``, ``bytes`` at the peak of what a line makes in each step and only the last may free, most first."""
         born = self.timeline.steps["first_event"].to_numpy()
         is_freed = pl.col("free_event").is_between(0, int(born.max(initial=0)))
-        is_left = (pl.col("alloc_event") >= 0) & ~is_freed & ~pl.col("category").is_in(_STATE)
+        is_left = IS_TRACED & ~is_freed & ~pl.col("category").is_in(_STATE)
         rows = self.allocations.filter(is_left)
         return (
             rows.select(
@@ -169,7 +168,7 @@ class Side(Struct, frozen=True, dict=True):
     @property
     def reads_inputs(self) -> bool:
         """Whether inputs are made in each step, not once as a data set is, which says nothing of a batch."""
-        made = self.allocations.filter((pl.col("category") == "input") & (pl.col("alloc_event") >= 0))
+        made = self.allocations.filter((pl.col("category") == "input") & IS_TRACED)
         return len(made) >= max(_FEWEST_INPUTS, len(self.timeline.steps))
 
     def runs(self, pattern: str) -> bool:
@@ -228,7 +227,7 @@ class Comparison:
         for side in (self.before, self.after):
             forward = pl.Series(side.phases.runs(FORWARD)).gather(side.allocations["stack"])
             life = pl.col("free_event") - pl.col("alloc_event")
-            at_once = (pl.col("alloc_event") >= 0) & life.is_between(1, AT_ONCE)  # as a workspace
+            at_once = IS_TRACED & life.is_between(1, AT_ONCE)  # as a workspace
             is_made = ~pl.col("category").is_in((*_STATE, "workspace")) & ~at_once
             made = side.allocations.filter(forward & is_made)
             sides.append(made.group_by("stack").agg(bytes=pl.col("size").sum(), count=pl.len().cast(pl.Int64)))

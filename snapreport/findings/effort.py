@@ -82,7 +82,7 @@ def place_of(context: AdviceContext, advice: Advice) -> Place:
     if advice.rule == "collected-weights":  # whose optimizer state may be most of it
         at_peak &= context.category("parameter")
     recorded = int(context.size[at_peak & by_program].sum())
-    older = int(context.size[at_peak & ~by_program & (context.born < 0)].sum())
+    older = int(context.size[at_peak & ~by_program & ~context.is_traced].sum())
     if recorded < older * _MIN_PLACE_SHARE / (1 - _MIN_PLACE_SHARE):
         return Place(unknown=_BEFORE)
     # The engine allocates gradients without a stack trace of the program: then all that its lines allocate counts.

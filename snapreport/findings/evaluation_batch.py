@@ -9,7 +9,6 @@ from snapreport.findings.graphs import backward_passes, born_in, dropped_graphs,
 from snapreport.findings.retained_graphs import retained_graphs
 from snapreport.findings.unused_graphs import CHECKPOINT, unused_graphs
 from snapreport.sentence import sentence
-from snapreport.timeline.phases import BACKWARD
 
 _MOST = 0.5
 """Of what grows with the batch at the peak: with more of it in such a pass, accumulating gradients is no remedy. And of
@@ -40,10 +39,8 @@ def evaluated(context: AdviceContext) -> np.ndarray:
     """
     freed, last = context.freed, len(context.timeline.events)
     run, unused = born_in(context), dropped_graphs(context) | unused_graphs(context)
-    frees = context.free_stack
-    elsewhere = (frees != context.stack) & (frees > 0) & ~context.phases.runs(BACKWARD)[frees]
     saved = context.category("activation") & context.forward[context.stack] & context.is_traced & ~unused
-    saved &= ~elsewhere | retained_graphs(context)
+    saved &= ~context.freed_elsewhere | retained_graphs(context)
     saved &= freed_in(context) > run
     begins = np.full(int(run.max(initial=0)) + 1, last, np.int64)
     np.minimum.at(begins, run[saved], pass_begins(context)[saved])

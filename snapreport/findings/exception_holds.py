@@ -9,7 +9,7 @@ from snapreport.findings.advice_context import MIN_BYTES, MIN_SHARE, ONE_LINE, A
 from snapreport.findings.graphs import backward_passes, births_until, born_in, forward_births
 from snapreport.integers import following
 from snapreport.sentence import bytes_part, sentence
-from snapreport.timeline.phases import BACKWARD, FORWARD
+from snapreport.timeline.phases import FORWARD
 
 _MIN_TENSORS = 4
 _MIN_SHARE_ALIKE = 0.9
@@ -27,7 +27,7 @@ def exception_holds(context: AdviceContext) -> Advice | None:
     pass that would use them.
     """
     # A request that fails within a pass that goes on: its activations are used, and freed, by the backward pass.
-    used = (context.free_stack == 0) | context.phases.runs(BACKWARD)[context.free_stack]
+    used = context.may_be_backward[context.free_stack]
     last = len(context.timeline.events)
     grown = context.traced("activation", "temporary") & (~used | ~context.is_freed)
     # The frames of the attempt free all of it at once, with no allocation between.

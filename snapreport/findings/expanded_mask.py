@@ -75,4 +75,4 @@ def expanded_mask(context: AdviceContext) -> Advice | None:
 
 
 def _is_square(size: int) -> bool:
-    return any(size % bytes_of == 0 and isqrt(size // bytes_of) ** 2 * bytes_of == size for bytes_of in (1, 2, 4))
+    return any(isqrt(size // bytes_of) ** 2 * bytes_of == size for bytes_of in (1, 2, 4))

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from snapreport.memoize import memoize
 from snapreport.reading.recording import ACTIONS, Recording
 from snapreport.timeline.build import DeviceTimeline
-from snapreport.timeline.lifetimes import action_codes, allocates
+from snapreport.timeline.lifetimes import IS_TRACED, action_codes, allocates
 from snapreport.timeline.phases import BACKWARD, FORWARD, INITIALISATION, LOADING, OPTIMIZER_STEP, stack_phases
 
 _BY_PHASE = {
@@ -75,7 +75,7 @@ def with_failed_requests(timeline: DeviceTimeline) -> DeviceTimeline:
 
 def _category(timeline: DeviceTimeline, stack: int, size: int) -> str:
     """The category of most bytes that the same line allocated, as large ones first; else what its phase allocates."""
-    table = timeline.allocations.filter((pl.col("stack") == stack) & (pl.col("alloc_event") >= 0))
+    table = timeline.allocations.filter((pl.col("stack") == stack) & IS_TRACED)
     alike = table.filter(pl.col("size") == size)
     known = (alike if len(alike) else table if stack else table.clear()).group_by("category").agg(pl.col("size").sum())
     known = known.filter(pl.col("category") != "unknown").sort("size", "category", descending=True)

@@ -21,7 +21,7 @@ _NEIGHBOURS = 4
 _MAX_USED_SHARE = 0.5
 _MIN_BYTES = 1 << 23
 # Words of a vocabulary, and least of them per unit of width: with fewer, as the 7.8 of LLaMA, other layers look alike.
-_MAX_WORDS, _LEAST_WORDS = 1 << 20, 8
+_LEAST_WORDS = 8
 _INDEX = 8  # bytes of the number that argmax() returns
 _MAX_PASSES = 2  # live at the peak from one line: a line with more runs in every layer, as for queries and keys
 
@@ -65,7 +65,7 @@ def full_logits(context: AdviceContext) -> Advice | None:
         # Where no frame names the product, the same function selects from it.
         selected = ~linear[after] & (linear[at] | (function[after] == function[at]))
         selected &= first[stack[after]] >= first[stack[at]]
-        few = size[after][selected & (size[after] % row == 0) & (size[after] <= _MAX_USED_SHARE * whole)] if row else []
+        few = size[after][selected & (size[after] % row == 0)] if row else []
         used = int(few[0]) // row if len(few) else _highest(context, size[after], stack[after]) if row else 0
         if used and used <= _MAX_USED_SHARE * (whole // row):
             # In inference with their copies in 32 bits, if there are any.
@@ -97,8 +97,8 @@ def full_logits(context: AdviceContext) -> Advice | None:
 
 def _highest(context: AdviceContext, size: np.ndarray, stack: np.ndarray) -> int:
     """Rows of logits of which inference takes the highest next, outside of the forward pass: births after them."""
-    is_next = context.infers and len(size) > 0 and bool((~context.forward & context.by_program)[stack[0]])
-    return int(size[0]) // _INDEX if is_next and size[0] % _INDEX == 0 else 0
+    is_next = context.infers and bool((~context.forward & context.by_program)[stack[0]])
+    return int(size[0]) // _INDEX if is_next else 0
 
 
 def _few_follow(size: np.ndarray, linear: np.ndarray, function: np.ndarray) -> np.ndarray:
@@ -133,7 +133,7 @@ def _row(context: AdviceContext, row: int, whole: int) -> int:
     queries, keys and values, 3 C from C, would fit one of 6 C from C / 2 with an older mask of a dropout.
     """
     born = context.born[row]
-    alive = (context.born < born) & (context.freed > born)
+    alive = context.alive_before(born)
     before = context.born < forward_births(context)[:1].max(initial=0)
     weights = np.unique(context.size[alive & (context.category("parameter") | before)])
     inputs = np.flatnonzero(alive & context.category("activation", "temporary"))
@@ -158,6 +158,5 @@ def _row(context: AdviceContext, row: int, whole: int) -> int:
                 ):
                     continue
                 words = weight // (width * bytes_of)
-                if words <= _MAX_WORDS and words * (hidden // width) == whole:
-                    return int(words * bytes_of) if words > _LEAST_WORDS * width else 0
+                return int(words * bytes_of) if words > _LEAST_WORDS * width else 0
     return 0

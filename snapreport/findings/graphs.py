@@ -198,10 +198,8 @@ def _freed_by_backward(context: AdviceContext, rows: np.ndarray) -> bool:
 
     A validation pass without ``no_grad`` leaves graphs that go with the name of its output.
     """
-    freed_in, size = context.free_stack[rows], context.size[rows]
-    recorded = freed_in != context.stack[rows]
-    elsewhere = recorded & (freed_in > 0) & ~context.phases.runs(BACKWARD)[freed_in]
-    return bool(size[elsewhere].sum() <= (1 - _MIN_SIMILARITY) * size.sum())
+    size = context.size[rows]
+    return bool(size[context.freed_elsewhere[rows]].sum() <= (1 - _MIN_SIMILARITY) * size.sum())
 
 
 @remembered

@@ -27,6 +27,7 @@ from snapreport.findings.selection import any_of, select, stack_term
 from snapreport.number_format import count_text, plural
 from snapreport.sentence import bytes_part, sentence
 from snapreport.timeline.build import DeviceTimeline
+from snapreport.timeline.lifetimes import IS_TRACED
 from snapreport.timeline.own_code import python_calls
 from snapreport.timeline.phases import FORWARD, stack_phases
 
@@ -307,7 +308,7 @@ def _peak_with_one_each(
 
 def _traced(timeline: DeviceTimeline, stacks: np.ndarray) -> pl.DataFrame:
     """The allocations of the trace with one of ``stacks``."""
-    return timeline.allocations.filter(_is_one_of(stacks) & (pl.col("alloc_event") >= 0))
+    return timeline.allocations.filter(_is_one_of(stacks) & IS_TRACED)
 
 
 def _is_one_of(stacks: np.ndarray) -> pl.Expr:

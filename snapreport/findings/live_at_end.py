@@ -32,6 +32,7 @@ from snapreport.number_format import plural, share_text
 from snapreport.sentence import bytes_part, listed, sentence
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
+from snapreport.timeline.lifetimes import IS_FREED, IS_TRACED
 from snapreport.timeline.phases import BACKWARD, FORWARD, OPTIMIZER_STEP, PHASES, ZERO_GRAD
 from snapreport.timeline.recording_gaps import recording_end, recording_start
 
@@ -84,8 +85,8 @@ def _new_at_end(
     verdict: LeakVerdict,
 ) -> list[Finding]:
     """None where less is new than the smallest leak."""
-    live = timeline.allocations.filter(pl.col("free_event") < 0)
-    new = live.filter(pl.col("alloc_event") >= 0)
+    live = timeline.allocations.filter(~IS_FREED)
+    new = live.filter(IS_TRACED)
     size, older = int(new["size"].sum()), int(live["size"].sum())
     older -= size
     if size < min_growth_bytes(timeline):

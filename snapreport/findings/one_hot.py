@@ -10,7 +10,7 @@ from snapreport.findings.advice_births import births
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
 from snapreport.findings.graphs import backward_passes, born_in
 from snapreport.sentence import sentence
-from snapreport.timeline.phases import BACKWARD, FORWARD, NONE
+from snapreport.timeline.phases import FORWARD, NONE
 
 _INDEX_BYTES = 8  # bytes of an element of functional.one_hot
 _LOGITS_AND_LABELS = 3
@@ -22,7 +22,7 @@ _NEIGHBOURS = 6
 def _is_beside(context: AdviceContext, size: int, made: np.ndarray) -> bool:
     """Whether logits of ``size`` are alive when the last of ``made`` is allocated."""
     born = context.born[made[-1]]
-    alive = (context.born < born) & (context.freed > born) & (context.size == size)
+    alive = context.alive_before(born) & (context.size == size)
     alive[made] = False
     return bool((alive & context.category("activation", "temporary")).any())
 
@@ -46,7 +46,7 @@ def one_hot(context: AdviceContext) -> Advice | None:
     rows, size = every.rows, every.size
     function = context.function[every.stack]
     # Where C++ frames are recorded, the backward pass has stack traces, too.
-    is_gradient = (every.stack == 0) | context.phases.runs(BACKWARD)[every.stack]
+    is_gradient = context.may_be_backward[every.stack]
     by_engine = np.unique(size[is_gradient])
     mask = np.zeros(len(context.size), bool)
     in_module = (context.phases.innermost == FORWARD)[every.stack]
@@ -101,17 +101,16 @@ def _smoothed_labels(context: AdviceContext) -> np.ndarray:
     rows, size, stack = every.rows, every.size, every.stack
     divergence = context.frames(r"torch/nn/functional\.py kl_div$")[stack]
     by_program = context.by_program[stack] & (context.phases.innermost == NONE)[stack]
-    in_program = (stack > 0) & ~context.phases.runs(BACKWARD)[stack]
+    in_program = ~context.may_be_backward[stack]
     passes = born_in(context)[rows]
     for run in np.unique(passes[divergence]).tolist():
         inside = np.flatnonzero(divergence & (passes == run))
         whole = int(size[inside].max())
         before = np.flatnonzero((passes == run) & (size == whole) & in_program & (np.arange(len(size)) < inside[0]))
         # The logits, their logarithms, which the backward pass frees, and the labels, which it does not.
-        freed_in = context.free_stack[rows[before]]
-        kept = (freed_in > 0) & ~context.phases.runs(BACKWARD)[freed_in]
-        kept &= by_program[before] & (context.freed[rows[before]] > context.born[rows[inside[-1]]])
-        if whole >= 1 << 20 and kept.sum() == 1 and len(before) <= _LOGITS_AND_LABELS:
+        kept = by_program[before] & ~context.may_be_backward[context.free_stack[rows[before]]]
+        kept &= context.freed[rows[before]] > context.born[rows[inside[-1]]]
+        if kept.sum() == 1 and len(before) <= _LOGITS_AND_LABELS:
             found[rows[np.append(before[kept], inside[size[inside] == whole])]] = True
     return found
 
@@ -156,7 +155,7 @@ def one_hot_inputs(context: AdviceContext) -> Advice | None:
 def _have_indices(context: AdviceContext, parts: np.ndarray) -> bool:
     """Whether indices in 64 bits are alive of which each of ``parts`` (Int64 rows) has a vector of at least two."""
     born = context.born[parts[0]]
-    alive = (context.born < born) & (context.freed > born) & context.category("input", "unknown", "activation")
+    alive = context.alive_before(born) & context.category("input", "unknown", "activation")
     indices = np.unique(context.size[alive])
     count = len(parts)
     columns = indices[indices % (_INDEX_BYTES * count) == 0] // count

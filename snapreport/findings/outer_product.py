@@ -49,18 +49,18 @@ def broadcast(context: AdviceContext) -> Advice | None:
         square = n * n * bytes_of == size[large]
         square[square] = np.isin(n[square] * bytes_of, size)
         places, n = large[square], n[square]
-        before = np.maximum(places[:, None] - np.arange(1, NEIGHBOURS + 1), -1)
+        before = np.maximum(places[:, None] - np.arange(1, NEIGHBOURS + 1), 0)
         vector = (n * bytes_of)[:, None]
         is_vector = size[before] == vector
-        follows = _nearest((before >= 0) & linear[before], is_vector)
+        follows = _nearest(linear[before], is_vector)
         # Of products by lines of the program, all after the vector are smaller: operands of a product are larger.
-        follows |= _nearest((before >= 0) & (size[before] >= vector), is_vector & by_program[before])
+        follows |= _nearest(size[before] >= vector, is_vector & by_program[before])
         found: set[int] = set()
         for at, side in zip(places[follows].tolist(), n[follows].tolist(), strict=True):
             if int(size[at]) in found:  # the first has marked all that follow
                 continue
             born = context.born[rows[at]]
-            alive = of_data & (context.born < born) & (context.freed > born) & (context.size == side * bytes_of)
+            alive = of_data & context.alive_before(born) & (context.size == side * bytes_of)
             # Among activations are some that are older than what looks like a prediction.
             made = context.born[rows[np.flatnonzero(size[:at] == side * bytes_of)[-1]]]
             is_first = not ((context.born < made) & (context.freed > born) & (context.size == size[at])).any()
@@ -138,8 +138,8 @@ def distance_matrix(context: AdviceContext) -> Advice | None:
     mask = mask | (engine & beside & (context.size > output))
     if not (bytes_ := context.much_at_peak(mask)):
         return None
-    # The products x·y are as large as the sums, and so are their gradients, which a pass that was cut off may lack.
-    cost = output * (0 if context.is_cut_off else 2 if context.trains else 1)
+    # The products x·y are as large as the sums, and so are their gradients.
+    cost = output * (2 if context.trains else 1)
     share = share_with_cost(context.timeline, np.flatnonzero(mask), 1.0, cost * _computing(context, mask))
     return Advice(
         "distance-matrix",
@@ -173,11 +173,11 @@ def _computing(context: AdviceContext, mask: np.ndarray) -> np.ndarray:
     for a backward pass: the exponentials of a kernel keep what they need in either case.
     """
     last, rows = len(context.timeline.events), np.flatnonzero(mask)
-    born, freed = np.maximum(context.born[rows], 0), context.freed[rows]
+    born, freed = context.born[rows], context.freed[rows]
     kept = (freed_in(context) > born_in(context))[rows]
     # The sum of what is kept follows directly; at the other end its gradient, which has no stack trace, is alive.
-    order = np.append(np.sort(context.born[births(context).rows]), last)
-    following = order[np.minimum(np.searchsorted(order, born, "right") + _IN_SUM, len(order) - 1)]
+    order = np.append(context.born[births(context).rows], [last] * (_IN_SUM + 1))
+    following = order[np.searchsorted(order, born, "right") + _IN_SUM]
     ends = np.where(kept, np.minimum(following, freed), freed)
     return np.asarray(np.minimum(bytes_of_spans(context.timeline, born, ends, 1), 1))
 
@@ -244,7 +244,7 @@ def triplets(context: AdviceContext) -> np.ndarray:
         count = np.rint(np.cbrt(sizes / bytes_of)).astype(np.int64)
         is_cube = count**3 * bytes_of == sizes
         for n, at in zip(count[is_cube].tolist(), every.rows[large][first[is_cube]].tolist(), strict=True):
-            alive = of_data & (context.born < context.born[at]) & (context.freed > context.born[at])
+            alive = of_data & context.alive_before(context.born[at])
             of_pairs = alive & np.isin(context.size, [n**2 * each for each in _TYPES])
             if (n & (n - 1) or is_named[context.stack[at]]) and of_pairs.sum() >= 2:
                 mask[every.rows[np.isin(every.size, [n**3 * each for each in _TYPES])]] = True
@@ -280,9 +280,9 @@ def triplet_chunks(context: AdviceContext) -> Advice | None:
 def is_sum_of_norms(context: AdviceContext, row: int, whole: int) -> bool:
     """Whether tensors of n, m, n·d and m·d numbers are alive, where ``whole`` bytes are n·m numbers."""
     born = context.born[row]
-    alive = np.unique(context.size[context.is_traced & (context.born < born) & (context.freed > born)])
+    alive = np.unique(context.size[context.is_traced & context.alive_before(born)])
     for bytes_of in ELEMENT_SIZES:
-        norms = alive[(alive >= FEWEST_VECTORS * bytes_of) & (alive % bytes_of == 0)]
+        norms = alive[alive >= FEWEST_VECTORS * bytes_of]
         for n in norms[whole * bytes_of % norms == 0].tolist():
             m = whole * bytes_of // n
             depths = alive[alive % n == 0] // n
@@ -296,11 +296,11 @@ def _is_difference(context: AdviceContext, row: int, whole: int, sums: int, *, i
     """Whether two tensors that are alive have n·d and m·d numbers, where ``whole`` bytes are n·m·d and ``sums`` n·m.
     Nothing as large is, in any type: a softmax or a norm computes from such a tensor. ``is_scaled``: one has d numbers.
     """
-    depth, rest = divmod(whole, max(sums, 1))
+    depth, rest = divmod(whole, sums)
     if rest or not LEAST_DEPTH <= depth <= MOST_DEPTH:
         return False
     born = context.born[row]
-    alive = np.unique(context.size[(context.born < born) & (context.freed > born)])
+    alive = np.unique(context.size[context.alive_before(born)])
     if np.isin((whole // 2, whole, 2 * whole), alive).any():
         return False
     for bytes_of in ELEMENT_SIZES:

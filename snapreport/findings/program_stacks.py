@@ -15,7 +15,7 @@ from snapreport.reading.recording import Recording
 from snapreport.reading.stack_marks import frames_at, innermost_places, stacks_with
 from snapreport.timeline.frame_search import files_of
 from snapreport.timeline.own_code import own_code, python_calls
-from snapreport.timeline.phases import StackPhases, stack_phases
+from snapreport.timeline.phases import BACKWARD, FORWARD, StackPhases, stack_phases
 
 Result = TypeVar("Result")
 
@@ -45,6 +45,20 @@ class ProgramStacks:
     def frames(self, pattern: str) -> np.ndarray:
         """Bool per stack: whether the text "file function" of one of its frames matches."""
         return self.remember_of_stacks(("frames", pattern), lambda: self._stacks(self._texts, pattern))
+
+    @cached_property
+    def may_be_backward(self) -> np.ndarray:
+        """Bool per stack: of a backward pass, or without frames, as those of the autograd engine's threads."""
+        found = self.phases.runs(BACKWARD)
+        found[0] = True
+        return found
+
+    @cached_property
+    def in_no_pass(self) -> np.ndarray:
+        """Bool per stack: with frames, and of neither a forward nor a backward pass."""
+        found = ~np.isin(self.phases.innermost, (FORWARD, BACKWARD))
+        found[0] = False
+        return found
 
     def functions(self, pattern: str) -> np.ndarray:
         """Bool per stack: whether the function name of one of its frames matches."""

@@ -20,6 +20,7 @@ from snapreport.findings.loop_lines import loop_anchors, outside_modules
 from snapreport.integers import is_among, stable_order
 from snapreport.timeline.activity import UNKNOWN
 from snapreport.timeline.build import DeviceTimeline
+from snapreport.timeline.lifetimes import IS_TRACED
 from snapreport.timeline.phases import FORWARD, stack_phases
 
 FEWEST = 4
@@ -143,7 +144,7 @@ def _is_layer(timeline: DeviceTimeline, bounds: np.ndarray) -> bool:
 
 def _stacks_of_iteration(timeline: DeviceTimeline, bounds: np.ndarray) -> float:
     """How many stacks allocate in one iteration, the median."""
-    table = timeline.allocations.select("stack", "alloc_event").filter(pl.col("alloc_event") >= 0)
+    table = timeline.allocations.select("stack", "alloc_event").filter(IS_TRACED)
     number = np.searchsorted(bounds, table["alloc_event"].to_numpy().astype(np.int64) + 1, "right") - 1
     pairs = table.select("stack", number=pl.Series(number)).unique().filter(pl.col("number") >= 0)
     return float(np.median(np.bincount(pairs["number"].to_numpy(), minlength=len(bounds) - 1)))

@@ -19,11 +19,10 @@ from snapreport.findings.graphs import (
 from snapreport.findings.live import names_of
 from snapreport.findings.saving import CLOSE_TO_PEAK, share_of_lives
 from snapreport.findings.unused_graphs import unused_graphs
-from snapreport.integers import following, is_among
+from snapreport.integers import following
 from snapreport.sentence import bytes_part, event_part, sentence
 from snapreport.timeline.activity import TRAINING
 from snapreport.timeline.lifetimes import allocates
-from snapreport.timeline.phases import BACKWARD, FORWARD
 
 FEWEST_TENSORS, FEWEST_LINES = 5, 2
 """A graph that is released frees tensors of several lines at once: of a Sequential, those of a line for each kind of
@@ -53,7 +52,7 @@ def retained_graphs(context: AdviceContext) -> np.ndarray:
     phase = context.phases.innermost
     forward = context.category("activation") & context.forward[context.stack] & context.is_traced
     # Of frees without a stack trace nothing is known: the autograd engine's threads have none either.
-    outside = (context.free_stack > 0) & ~is_among(phase, (FORWARD, BACKWARD))[context.free_stack]
+    outside = context.in_no_pass[context.free_stack]
     freed = forward & context.is_freed
     rows = np.flatnonzero(freed & outside & (backward_ends(context) < context.freed))
     # Frees with no allocation between them free one graph.

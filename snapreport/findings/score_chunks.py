@@ -17,7 +17,6 @@ from snapreport.findings.outer_product import (
     is_sum_of_norms,
 )
 from snapreport.sentence import sentence
-from snapreport.timeline.phases import BACKWARD
 
 _INDEX = 8  # bytes of a number that argmax() or topk() returns
 
@@ -30,8 +29,7 @@ def scores_of_pairs(context: AdviceContext) -> np.ndarray:
     every = births(context)
     rows, size, stack = every.rows, every.size, every.stack
     function, mask = context.function[stack], np.zeros(len(context.size), bool)
-    by_backward = context.is_freed & (context.free_stack == 0)
-    by_backward |= context.phases.runs(BACKWARD)[context.free_stack]
+    by_backward = context.is_freed & context.may_be_backward[context.free_stack]
     large = context.by_program[stack] & ~every.forward & (size >= MIN_BYTES) & ~by_backward[rows]
     # One line may multiply, scale, and take a softmax, of which the best are taken.
     first = np.maximum.accumulate(np.where(np.diff(size, prepend=-1) != 0, np.arange(len(size)), 0))
@@ -84,7 +82,7 @@ def _has_best(context: AdviceContext, row: int, best: np.ndarray) -> bool:
     of what follows, has one of the index of the best score of each row, or of some scores and their indices.
     """
     whole, born = int(context.size[row]), context.born[row]
-    alive = (context.born < born) & (context.freed > born) & ~context.category("parameter", "optimizer state")
+    alive = context.alive_before(born) & ~context.category("parameter", "optimizer state")
     factors, counts = np.unique(context.size[alive & (context.size < whole)], return_counts=True)
     best = best[2 * best <= whole]
     if (factors * counts >= whole).any():

@@ -11,6 +11,7 @@ from snapreport.integers import distinct, is_among
 from snapreport.reading.stack_marks import stacks_with
 from snapreport.sentence import joined, sentence, stack_part
 from snapreport.timeline.build import DeviceTimeline
+from snapreport.timeline.lifetimes import IS_FREED
 from snapreport.vocabulary import CATEGORIES, ORIGINS
 
 LONGEST = 3500
@@ -29,7 +30,7 @@ def select(timeline: DeviceTimeline, mask: np.ndarray, functions: Sequence[str] 
     if len(query) <= LONGEST:
         return query, mask
     table = timeline.allocations
-    freed = pl.when(pl.col("free_event") < 0).then(len(timeline.events)).otherwise("free_event")
+    freed = pl.when(~IS_FREED).then(len(timeline.events)).otherwise("free_event")
     byte_events = pl.col("size") * (freed - pl.col("alloc_event"))
     rows = table.select("stack", "size", byte_events=byte_events)
     while len(query) > LONGEST and mask.any():

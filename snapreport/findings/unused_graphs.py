@@ -8,9 +8,9 @@ import polars as pl
 from snapreport.findings.advice_births import births as births_without_workspaces
 from snapreport.findings.advice_context import AdviceContext, remembered
 from snapreport.findings.graphs import backward_passes, births_until, born_in, dropped_graphs, freed_in, is_inner
-from snapreport.integers import following, is_among, stable_order
+from snapreport.integers import following, stable_order
 from snapreport.timeline.activity import TRAINING
-from snapreport.timeline.phases import BACKWARD, FORWARD
+from snapreport.timeline.phases import FORWARD
 
 FEWEST_TENSORS, FEWEST_LINES = 6, 2
 """Of a graph: fewer that are freed together may be outputs."""
@@ -33,14 +33,14 @@ def unused_graphs(context: AdviceContext) -> np.ndarray:
     phase, last = context.phases.innermost, len(context.timeline.events)
     forward = (phase == FORWARD)[context.stack] & context.is_traced
     frees = context.free_stack
-    by_backward = forward & context.is_freed & ((frees == 0) | context.phases.runs(BACKWARD)[frees])
+    by_backward = forward & context.is_freed & context.may_be_backward[frees]
     by_backward[len(context.recorded.allocations) :] = False  # requests that failed
     calls = context.calls[context.stack]
     used = np.bincount(calls[by_backward], minlength=len(phase)) > 0
     # A backward pass that frees nothing has used its graph with retain_graph=True.
     born, freed, passes = born_in(context), freed_in(context), int(backward_passes(context)[-1]) + 1
     releases = np.bincount(born[by_backward & (freed == born + 1)], minlength=passes) > 0
-    outside = (frees > 0) & ~is_among(phase, (FORWARD, BACKWARD))[frees] & context.is_freed
+    outside = context.in_no_pass[frees] & context.is_freed
     ends_unused = outside & (releases[born] | (freed == born))
     dropped = ends_unused & _saved_by_dropped_nodes(context)
     # What the same lines made last may stay to the end.
@@ -83,8 +83,7 @@ def _saved_by_dropped_nodes(context: AdviceContext) -> np.ndarray:
     which no backward pass ever frees anything. None where free stacks have no C++ frames.
     """
     made, frees, calls = context.has_python & context.is_traced, context.free_stack, context.calls[context.stack]
-    by_backward = (frees == 0) | context.phases.runs(BACKWARD)[frees]
-    by_backward &= made & context.is_freed
+    by_backward = context.may_be_backward[frees] & made & context.is_freed
     used = np.bincount(calls[by_backward], minlength=len(context.calls)) > 0
     made &= context.category("activation", "temporary", "unknown")  # nodes refer to parameters, too
     return np.asarray(made & context.functions(_DROPPED)[frees] & ~used[calls])

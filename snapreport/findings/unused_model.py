@@ -18,7 +18,7 @@ class ModelsEvidence(AdviceEvidence, kw_only=True):
 
 def unused_model(context: AdviceContext) -> Advice | None:
     """Weights of another width than that of all forward passes of the trace, from before it and never freed."""
-    older = (context.born < 0) & ~context.is_freed
+    older = ~context.is_traced & ~context.is_freed
     forward = context.is_traced & (context.phases.innermost == FORWARD)[context.stack]
     for model in unused_models(context.size[older], context.size[forward]):
         mask = older & np.isin(context.size, model.sizes)

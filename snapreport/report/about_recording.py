@@ -11,7 +11,7 @@ from snapreport.report.device_use_lines import device_use_lines
 from snapreport.report.span_columns import broken_sentence
 from snapreport.sentence import bytes_part, code_part, joined, listed, sentence
 from snapreport.timeline.build import DeviceTimeline
-from snapreport.timeline.lifetimes import action_codes, is_live_at
+from snapreport.timeline.lifetimes import IS_FREED, IS_TRACED, action_codes, is_live_at
 from snapreport.timeline.recording_gaps import START_EARLY, has_history, lost_events, recording_start
 from snapreport.timeline.serving_memory import serving_memory
 from snapreport.timeline.stats import private_pools
@@ -148,7 +148,7 @@ def _readings(timeline: DeviceTimeline) -> list[str]:
         )
     if (codes == ACTIONS.index("free_requested")).any() and not (codes == ACTIONS.index("free_completed")).any():
         lines.append("The trace has no free_completed entries: an allocation ends when its free is requested.")
-    waiting = rows.filter((pl.col("free_requested_event") >= 0) & (pl.col("free_event") < 0))
+    waiting = rows.filter((pl.col("free_requested_event") >= 0) & ~IS_FREED)
     if len(waiting):
         size = bytes_part(int(waiting["size"].sum()))
         lines.append(
@@ -172,7 +172,7 @@ def _without_stack_trace(timeline: DeviceTimeline) -> list[str]:
         return []
     if not len(timeline.recording.stack_frames):
         return ['No stack traces were recorded. Record with context="all" and stacks="python".']
-    is_older = (pl.col("stack") == 0) & (pl.col("alloc_event") < 0) & is_live_at(timeline.peak_event)
+    is_older = (pl.col("stack") == 0) & ~IS_TRACED & is_live_at(timeline.peak_event)
     older = int(timeline.allocations.filter(is_older)["size"].sum())
     lines: list[str] = []
     if older >= MIN_SHARE * peak:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from snapreport.integers import distinct, is_among
 from snapreport.reading.recording import ACTIONS
-from snapreport.timeline.lifetimes import action_codes, allocates
+from snapreport.timeline.lifetimes import IS_TRACED, action_codes, allocates
 from snapreport.timeline.phases import BACKWARD, FORWARD, NONE, OPTIMIZER_STEP, PHASES, ZERO_GRAD, StackPhases
 
 TRAINING = "training"
@@ -81,7 +81,7 @@ def device_activity(events: pl.DataFrame, allocations: pl.DataFrame, phases: Sta
         computed = (phases.innermost[allocations["stack"].to_numpy()] == FORWARD).sum()
         return Activity(INFERENCE if computed >= _FORWARD_ALLOCATIONS else UNKNOWN, by_phase)
     # A forward pass that never ended. Memory left by an earlier backward pass is also evidence.
-    ghosts = allocations.filter(pl.col("alloc_event") < 0)["stack"].to_numpy()
+    ghosts = allocations.filter(~IS_TRACED)["stack"].to_numpy()
     earlier = (phases.innermost[ghosts] == BACKWARD).any() or (phases.innermost[ghosts] == OPTIMIZER_STEP).any()
     return Activity(TRAINING if earlier else UNKNOWN, by_phase)
 
@@ -112,7 +112,7 @@ def engine_allocations(events: pl.DataFrame) -> np.ndarray:
 
 def _graphs(events: pl.DataFrame, allocations: pl.DataFrame, phases: StackPhases) -> tuple[int, bool]:
     """(bytes of the largest dropped graph, whether one is still alive at the end or was cut off by an OOM)."""
-    table = allocations.filter(pl.col("alloc_event") >= 0).select(
+    table = allocations.filter(IS_TRACED).select(
         "alloc_event", "free_requested_event", "free_event", "size", "stack", "free_stack"
     )
     alloc, requested, free, size, stack, free_stack = (column.to_numpy() for column in table)

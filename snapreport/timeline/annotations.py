@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from snapreport.integers import max_or_zero
 from snapreport.reading.recording import ACTIONS, Recording
-from snapreport.timeline.lifetimes import action_codes
+from snapreport.timeline.lifetimes import IS_FREED, action_codes
 
 REGION, MEMORY = "region", "memory"
 KINDS = (REGION, MEMORY)
@@ -219,7 +219,7 @@ def _memory(
 ) -> tuple[pl.DataFrame, int]:
     """Spans of ``names`` given to allocations, and how many of them name no live one."""
     found = _named_allocations(names, allocations)
-    end = pl.when(pl.col("free_event") < 0).then(events).otherwise(pl.col("free_event"))
+    end = pl.when(~IS_FREED).then(events).otherwise(pl.col("free_event"))
     each = found.with_columns(after=end.cast(pl.Int32)).sort("name", "event")
     latest = pl.col("after").cum_max().over("name")
     apart = (pl.col("event") > latest.shift(1).over("name")).fill_null(True)
@@ -271,9 +271,9 @@ def _named_allocations(names: pl.DataFrame, allocations: pl.DataFrame) -> pl.Dat
         return pl.DataFrame(schema={"event": pl.Int32, "id": pl.Int32, "name": pl.String, "free_event": pl.Int32})
     # Of several from before the trace at one address, take the longest-lived: ties go to the last row.
     born = born.filter(pl.col("addr").is_in(said["addr"].unique().implode()))
-    born = born.sort("event", pl.when(pl.col("free_event") < 0).then(2**31 - 1).otherwise("free_event"))
+    born = born.sort("event", pl.when(~IS_FREED).then(2**31 - 1).otherwise("free_event"))
     found = said.join_asof(born, on="event", by="addr", strategy="backward", check_sortedness=False)
-    alive = pl.col("id").is_not_null() & ((pl.col("free_event") < 0) | (pl.col("free_event") > pl.col("event")))
+    alive = pl.col("id").is_not_null() & (~IS_FREED | (pl.col("free_event") > pl.col("event")))
     return found.filter(alive).select("event", "id", "name", "free_event")
 
 

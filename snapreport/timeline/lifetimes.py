@@ -84,6 +84,10 @@ def pair(record: DeviceRecord) -> Pairing:
     )
 
 
+IS_TRACED, IS_FREED = pl.col("alloc_event") >= 0, pl.col("free_event") >= 0
+"""Boolean per allocation: whether the trace has its allocation, and its free."""
+
+
 def action_codes(events: pl.DataFrame) -> np.ndarray:
     """Codes of the action column; the first are those of ``ACTIONS``."""
     return events["action"].to_physical().to_numpy()
@@ -96,8 +100,7 @@ def allocates(events: pl.DataFrame) -> np.ndarray:
 
 def is_live_at(position: int) -> pl.Expr:
     """Boolean: whether an allocation is live at ``position``."""
-    free = pl.col("free_event")
-    return (pl.col("alloc_event") <= position) & ((free < 0) | (free > position))
+    return (pl.col("alloc_event") <= position) & (~IS_FREED | (pl.col("free_event") > position))
 
 
 def _addresses(events: pl.DataFrame) -> np.ndarray:

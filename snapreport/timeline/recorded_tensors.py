@@ -7,6 +7,7 @@ import polars as pl
 
 from snapreport.reading.recorder_metadata import RecorderMetadata
 from snapreport.timeline.annotations import clock_of
+from snapreport.timeline.lifetimes import IS_FREED
 
 # The recorder's names → ours. Buffers are used like parameters and live as long.
 CATEGORY_OF = {"buffer": "parameter"}
@@ -47,7 +48,7 @@ def live_at(noted: pl.DataFrame, allocations: pl.DataFrame) -> pl.DataFrame:
     found = noted.sort("position", maintain_order=True).join_asof(
         rows, on="position", by_left="address", by_right="addr", check_sortedness=False
     )
-    is_live = (pl.col("free_event") < 0) | (pl.col("free_event") > pl.col("position"))
+    is_live = ~IS_FREED | (pl.col("free_event") > pl.col("position"))
     return found.filter(pl.col("row").is_not_null() & is_live)
 
 

@@ -8,13 +8,12 @@ start than the trace ever fills. Sizes from such a trace are lower bounds, never
 from __future__ import annotations
 
 import numpy as np
-import polars as pl
 from msgspec import Struct
 
 from snapreport.number_format import bytes_text, count_text, plural
 from snapreport.sentence import sentence
 from snapreport.timeline.interface import Timeline
-from snapreport.timeline.lifetimes import allocates
+from snapreport.timeline.lifetimes import IS_TRACED, allocates
 from snapreport.timeline.neighbours import Lifetimes, ends_of
 from snapreport.timeline.recorded_totals import RecordedPeaks, recorded_peaks
 
@@ -147,7 +146,7 @@ def lost_peaks(timeline: Timeline) -> RecordedPeaks | None:
 
 def _missing_allocations(timeline: Timeline) -> Gap | None:
     """Blocks that count as older than the trace, in a segment that the trace created."""
-    older = timeline.allocations.filter(pl.col("alloc_event") < 0)
+    older = timeline.allocations.filter(~IS_TRACED)
     segments = timeline.segment_history
     if not len(segments):
         return None

@@ -7,6 +7,7 @@ from bisect import bisect_left
 import polars as pl
 
 from snapreport.timeline.build import DeviceTimeline
+from snapreport.timeline.lifetimes import IS_FREED, IS_TRACED
 
 _SEGMENT_ALLOCATIONS = ("segment_alloc", "segment_map")
 
@@ -17,11 +18,11 @@ def reserved_by_stack(timeline: DeviceTimeline, position: int) -> pl.DataFrame:
     the recording shows, those given back, too. A loop over segment events, each a driver call.
     """
     final = timeline.recording.devices[timeline.device].segments.select("address", stack=pl.col("stack").cast(pl.Int32))
-    older = timeline.segment_history.filter(pl.col("alloc_event") < 0).join(
+    older = timeline.segment_history.filter(~IS_TRACED).join(
         final.unique("address"), on="address", how="left", maintain_order="left"
     )
     # What is freed in the trace and allocated there again by someone else is not the final one.
-    stack = pl.when(pl.col("free_event") < 0).then(pl.col("stack")).fill_null(0)
+    stack = pl.when(~IS_FREED).then(pl.col("stack")).fill_null(0)
     older = older.select(addr="address", size="size", stack=stack)
     events = timeline.events.select("action", "addr", "size", "stack").with_row_index("event")
     events = events.filter(pl.col("action").cast(pl.String).str.starts_with("segment_")).with_columns(

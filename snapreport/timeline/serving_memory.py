@@ -7,6 +7,7 @@ import polars as pl
 from snapreport.contracts.stats import ServingMemory
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.curves import allocated_curve
+from snapreport.timeline.lifetimes import IS_FREED
 from snapreport.timeline.segments import is_private
 
 MIN_CACHE_SHARE = 0.05
@@ -37,7 +38,7 @@ def serving_memory(timeline: DeviceTimeline) -> ServingMemory | None:
         pl.col("category").cast(pl.String),
         private=is_private(pl.col("pool")),
     )
-    live = allocations.filter(pl.col("free_event") < 0)
+    live = allocations.filter(~IS_FREED)
     lasting = ("parameter", "kv cache")
     sizes = live.group_by("category").agg(pl.col("size").sum())
     weights, cache = (int(sizes.filter(pl.col("category") == name)["size"].sum()) for name in lasting)
@@ -52,7 +53,7 @@ def serving_memory(timeline: DeviceTimeline) -> ServingMemory | None:
     graphs = int(pools.filter(~is_lasting)["rest"].sum())
     others = live.filter(~pl.col("private"), ~pl.col("category").is_in((*lasting, *_PASSING)))
     other = int(others["size"].sum()) + int(pools.filter(is_lasting)["rest"].sum())
-    is_freed = (pl.col("free_event") >= 0) & ~pl.col("category").is_in(lasting)
+    is_freed = IS_FREED & ~pl.col("category").is_in(lasting)
     passing = allocations.filter(~pl.col("private"), is_freed | pl.col("category").is_in(_PASSING))
     born, freed, size = (passing[name].to_numpy() for name in ("alloc_event", "free_event", "size"))
     curve = allocated_curve(born, freed, size, len(timeline.events))

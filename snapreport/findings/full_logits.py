@@ -65,7 +65,7 @@ def full_logits(context: AdviceContext) -> Advice | None:
         # Where no frame names the product, the same function selects from it.
         selected = ~linear[after] & (linear[at] | (function[after] == function[at]))
         selected &= first[stack[after]] >= first[stack[at]]
-        few = size[after][selected & (size[after] % row == 0)] if row else []
+        few = size[after][selected & (size[after] % row == 0) & (size[after] <= _MAX_USED_SHARE * whole)] if row else []
         used = int(few[0]) // row if len(few) else _highest(context, size[after], stack[after]) if row else 0
         if used and used <= _MAX_USED_SHARE * (whole // row):
             # In inference with their copies in 32 bits, if there are any.
@@ -98,7 +98,7 @@ def full_logits(context: AdviceContext) -> Advice | None:
 def _highest(context: AdviceContext, size: np.ndarray, stack: np.ndarray) -> int:
     """Rows of logits of which inference takes the highest next, outside of the forward pass: births after them."""
     is_next = context.infers and bool((~context.forward & context.by_program)[stack[0]])
-    return int(size[0]) // _INDEX if is_next else 0
+    return int(size[0]) // _INDEX if is_next and size[0] % _INDEX == 0 else 0
 
 
 def _few_follow(size: np.ndarray, linear: np.ndarray, function: np.ndarray) -> np.ndarray:

@@ -91,6 +91,16 @@ def test_cublaslt_has_one_directly_after() -> None:
     assert kept([("a", WIDE, 12, -1), ("a", 2 * MIB, 14, -1)]) == []
 
 
+def test_cublaslt_has_one_after_the_first_result_of_another_line() -> None:
+    first: list[Row] = [("b", 3 * MIB, 50, 60), ("b", MIB, 52, -1), ("b", 3 * MIB, 150, 160)]
+    assert beside_kept(table(STEPS + first), kept_workspaces(table(STEPS + first))).nonzero()[0].tolist() == [5]
+    later: Row = ("b", MIB, 152, -1)  # the line keeps one of each run
+    once: Row = ("c", MIB, 71, -1)
+    for rows in ([*first, later], first[:2], [("b", MIB, 52, -1), first[2]], [*first, ("c", 2 * MIB, 70, 80), once]):
+        found = beside_kept(table(STEPS + rows), kept_workspaces(table(STEPS + rows))).nonzero()[0].tolist()
+        assert found == ([5] if once in rows else [])
+
+
 def test_one_beside_each_product() -> None:
     rows: list[Row] = [
         ("a", 6 * MIB, 10, 40), ("a", WIDE, 11, 12), ("b", 9 * MIB, 20, 41), ("b", WIDE, 21, 22),

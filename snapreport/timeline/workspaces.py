@@ -81,16 +81,30 @@ def _of_the_engine(traced: pl.DataFrame) -> np.ndarray:
 
 
 def beside_kept(table: pl.DataFrame, workspaces: np.ndarray) -> np.ndarray:
-    """Bool per row: cuBLASLt's workspace, which a line allocates directly after cuBLAS's and which stays as long."""
+    """Bool per row: cuBLASLt's workspace, which a line allocates directly after cuBLAS's and which stays as long; or
+    directly after its first result, where another line has allocated cuBLAS's: the only tensor of its size that the
+    line never frees, although it runs again.
+    """
     found = np.zeros(len(table), bool)
     if not workspaces.any():
         return found
     rows = table.with_row_index("row").with_columns(end=_end(), is_workspace=pl.Series(workspaces))
     rows = rows.filter(pl.col("alloc") >= 0).sort("alloc")
-    after = pl.col("is_workspace").shift(1, fill_value=False) & (pl.col("alloc") - pl.col("alloc").shift(1) <= AT_ONCE)
-    same = (pl.col("stack") == pl.col("stack").shift(1)) & (pl.col("size") == LT_WORKSPACE)
-    stays = pl.col("end") > pl.col("alloc").max().over("stack")
-    found[rows.with_columns(stays=stays).filter(after & same & pl.col("stays"))["row"].to_numpy()] = True
+    line = pl.col("alloc").max().over("stack")
+    rows = rows.with_columns(
+        stays=pl.col("end") > line,
+        after=pl.col("is_workspace").shift(1, fill_value=False),
+        follows=(pl.col("alloc").shift(1) == pl.col("alloc").min().over("stack")) & (pl.col("free").shift(1) >= 0),
+        again=line > pl.col("alloc") + _BESIDE,
+    )
+    is_next = (pl.col("stack") == pl.col("stack").shift(1)) & (pl.col("alloc") - pl.col("alloc").shift(1) <= AT_ONCE)
+    beside = rows.filter(is_next & (pl.col("size") == LT_WORKSPACE) & pl.col("stays"))
+    found[beside.filter("after")["row"].to_numpy()] = True
+    if not found.any():
+        left = rows.filter((pl.col("size") == LT_WORKSPACE) & pl.col("stays")).group_by("stack").len().filter(len=1)
+        alone = beside.filter((pl.col("free") < 0) & (pl.col("stack") > 0) & pl.col("follows") & pl.col("again"))
+        alone = alone.join(left, on="stack", how="semi")
+        found[alone["row"].to_numpy()] = len(alone) == 1
     return found
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 from msgspec import field
@@ -195,3 +196,113 @@ def test_a_line_is_named_with_what_it_holds_of_the_category() -> None:
     row = {"stack": 1, "line": "forward a.py:3", "category": "activation", "bytes": 9 * GIB, "category_bytes": 6 * GIB}
     peak = replace(PEAK, evidence=Holding(categories=PARTS, stacks=[row]))
     assert said(peak)[0] == "Activations and parameters hold 55% of the peak, 55% of it in forward a.py:3."
+
+
+def uses(
+    *shares: tuple[str, float], line: float = 0, of_category: float = 0, category: str = "", **more: Any
+) -> list[str]:
+    """Of 20 GiB: what each category has, and a line, in GiB."""
+    parts: list[dict[str, object]] = [{"category": name, "bytes": int(size * GIB)} for name, size in shares]
+    sizes: dict[str, object] = {"bytes": int(line * GIB), "category_bytes": int(of_category * GIB)}
+    row: dict[str, object] = {"stack": 1, "line": "fill pool.py:3", "category": category, **sizes}
+    holding = Holding(categories=parts, stacks=[{**row, "stack": 0}, row] if line else [], **more)
+    return said(replace(PEAK, evidence=holding))
+
+
+def test_what_holds_the_peak_at_each_limit() -> None:
+    assert uses(("activation", 10), ("parameter", 9)) == ["Activations hold 50% of the peak."]
+    assert uses(("activation", 9.9), ("parameter", 9)) == ["Activations and parameters hold 94% of the peak."]
+    assert uses(("activation", 6), ("parameter", 1)) == ["Activations and parameters hold 35% of the peak."]
+    assert uses(("activation", 5.9), ("parameter", 5)) == []
+    assert uses(("unknown", 9), ("optimizer state", 10)) == ["Optimizer state holds 50% of the peak."]
+    assert uses(("kv cache", 12)) == ["The KV cache holds 60% of the peak."]
+    assert uses(("kv cache", 9), ("parameter", 8)) == ["The KV cache and parameters hold 85% of the peak."]
+    inferred = {"inferred_categories": ["activations"]}
+    assert uses(("activation", 12), **inferred) == ["Activations hold 60% of the peak (inferred)."]
+    assert uses(("parameter", 12), **inferred) == ["Parameters hold 60% of the peak."]
+
+
+def test_the_line_that_holds_the_peak_at_each_limit() -> None:
+    text = "Activations hold 60% of the peak"
+    own = {"category": "activation", "line": 15}
+    assert uses(("activation", 12), of_category=3, **own) == [f"{text}, 25% of it in fill pool.py:3."]
+    assert uses(("activation", 12), of_category=2.9, **own) == [f"{text}."]
+    assert uses(("activation", 12), of_category=12, **own) == [f"{text}, all of it in fill pool.py:3."]
+    assert uses(("activation", 12), of_category=12, line=15, category="gradient") == [f"{text}."]
+    assert uses(("activation", 5), line=10) == ["50% of the peak is from fill pool.py:3."]
+    assert uses(("activation", 5), line=9.9) == []
+    assert uses(line=20) == ["All of the peak is from fill pool.py:3."]
+
+
+def test_remedies_at_each_limit() -> None:
+    def first(*found: Finding) -> str:
+        return said(PEAK, *found)[0]
+
+    one_line = advice("no-grad", GIB, priority=0, where="/app/eval.py:33")
+    assert first(one_line).startswith("Graphs that no backward pass uses")
+    assert first(replace(one_line, bytes=GIB - 1)).startswith("Activations and parameters hold")
+    much, some = advice("checkpointing", 3 * GIB), advice("offload", 2 * GIB)
+    assert first(some).startswith("Optimizer state holds")
+    assert first(replace(some, bytes=2 * GIB - 1)).startswith("Activations and parameters hold")
+    assert first(some, much).startswith("Activations of repeated layers")
+    pair = advice("kv-cache", GIB)
+    pair.evidence.second_maximum = CombinedRow(["kv-cache", "offload"], 17 * GIB, 1, 3 * GIB)  # type: ignore[attr-defined]
+    both = "Halve them and offload it to the CPU: peak 20.0 → 17.0 GiB (replayed)."
+    assert first(pair) == both and first(pair, some) == both and first(pair, much) != both
+    for row in (CombinedRow(["kv-cache", "offload"], 17 * GIB, 1, 3 * GIB - 1), CombinedRow(["x"], 1, 1, 9 * GIB)):
+        pair.evidence.second_maximum = row  # type: ignore[attr-defined]
+        assert first(pair).startswith("Activations and parameters hold")
+    # A mistake of one line is first, with what it holds.
+    mistake = Finding(
+        "advice", 0, "info", "Mend it", ["It holds 1 GiB."], bytes=GIB,
+        evidence=AdviceEvidence(rule="no-grad", effort="one line"),
+    )  # fmt: skip
+    assert said(PEAK, much, mistake)[:2] == ["It holds 1 GiB.", "Mend it."]
+    assert said(PEAK, much, replace(mistake, evidence=AdviceEvidence(rule="no-grad")))[0] == first(much)
+    # Of several with one rank the one with most bytes.
+    assert first(advice("offload", 4 * GIB), much).startswith("Optimizer state")
+    assert said(PEAK, leak("Fast", 2, 3072), replace(one_line, bytes=3 * GIB))[0].startswith("Graphs that no")
+    assert said(PEAK, leak("Fast", 4, 3072), replace(one_line, bytes=3 * GIB))[0] == "Fast."
+
+
+def test_what_is_reserved_and_not_allocated() -> None:
+    def setting(name: str, peak: int) -> Finding:
+        return Finding("advice", 0, "info", name, evidence={"rule": name, "replayed_bytes": peak, "saving": None})
+
+    found = Finding("fragmentation", 0, "warning", "5 GiB are reserved", bytes=5 * GIB)
+    assert said(PEAK, found) == ["5 GiB are reserved."]
+    best = [replace(setting(name, peak), kind="setting") for name, peak in (("first", 9), ("best", 7), ("last", 8))]
+    assert said(PEAK, found, *best) == ["5 GiB are reserved.", "best."]
+    assert said(PEAK, replace(found, severity="info"), *best) == ["5 GiB are reserved.", "best."]
+    assert said(PEAK, replace(found, severity="info")) == said(PEAK)
+    assert said(PEAK, found, advice("checkpointing", 9 * GIB)) == ["5 GiB are reserved."]
+
+
+def test_leaks_that_are_minor_at_each_limit() -> None:
+    def is_minor(size: int, step: int, peak: int = 20, freed: int = 0) -> bool:
+        of_peak = replace(PEAK, bytes=peak * GIB, evidence=Holding(categories=[]))
+        evidence = {"bytes_per_step": step, "live_bytes": size, "freed_bytes": freed}
+        return (
+            said(of_peak, Finding("leak", 0, "warning", "It.", ["Drop it."], bytes=size, evidence=evidence))[-1]
+            == "It.."
+        )
+
+    assert is_minor(GIB - 1, 214_748) and not is_minor(GIB - 1, 214_749) and not is_minor(GIB, 9)
+    assert is_minor(GIB // 8, 171_798, 4) and not is_minor(GIB // 8, 171_799, 4)
+    assert is_minor(GIB // 8, 1 << 30, freed=GIB // 8) and not is_minor(GIB // 8, 1 << 30, freed=GIB // 8 - 1)
+
+
+def test_other_devices_and_moments() -> None:
+    other = replace(advice("checkpointing", 9 * GIB), device=1)
+    assert said(PEAK, other) == said(PEAK)
+    final = replace(PEAK, title="Final state of cuda:0: 20.0 GiB")
+    assert said(final)[0].endswith("of the final state.")
+    lost = replace(PEAK, evidence={"is_lost": True, "categories": PARTS, "stacks": []})
+    assert said(lost)[0].endswith("of the peak of the trace.")
+    remedy = advice("checkpointing", 8 * GIB)
+    assert "peak of the trace 12.0 GiB (replayed)" in said(lost, remedy)[0]
+    avoiding = Finding("setting", 0, "info", "Set it", evidence={"avoids_failure": True})
+    assert said(FAILURE, PEAK, avoiding, remedy)[:3] == ["Out of memory on cuda:0.", "2.00 GiB were free.", "Set it."]
+    assert "Activations and parameters hold 55%" in said(FAILURE, PEAK, avoiding, remedy)[3]
+    kernel = advice("sdpa-math-kernel", 8 * GIB)
+    assert said(PEAK, kernel)[0].startswith("Attention scores hold 8.00 of 20.0 GiB")

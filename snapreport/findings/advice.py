@@ -256,7 +256,7 @@ def _second_remedy(
     if one is None:
         return None
     timeline, rules = context.timeline, [advice.rule for advice, _ in given]
-    pairs: list[Combined] = []
+    pairs: list[tuple[bool, Combined]] = []
     there = context.at(one.row.peak_event)
     for advice in _advised(there, RULES):
         mask = advice.mask
@@ -273,8 +273,9 @@ def _second_remedy(
         place = sentence(" (see {})", remedy_place(where)) if where else ""
         how = sentence("The remedy at that event is “{}”{place}; with both", advice.do, place=place)
         if found := _combined(context, (first, one), (advice, saving), how):
-            pairs.append(found)
-    best = min(pairs, key=lambda found: found.row["peak_bytes"], default=None)
+            pairs.append((advice.confidence == "estimate", found))
+    # Sixteen bits save nothing where they are used already: what is inferred comes before an estimate.
+    _, best = min(pairs, key=lambda pair: (pair[0], pair[1].row["peak_bytes"]), default=(False, None))
     return best if best and context.is_much(best.row["saves_bytes"] - one.row.saves_bytes) else None
 
 

@@ -74,7 +74,7 @@ def model(times: float = 1, inputs: float | None = None, more: Sequence[Line] = 
     ]
 
 
-def told(found: Cause | None) -> tuple[str, float, int] | None:
+def rounded(found: Cause | None) -> tuple[str, float, int] | None:
     return None if found is None else (found.kind, round(found.factor, 3), found.count)
 
 
@@ -112,7 +112,7 @@ def grown(size: float, times: float, category: str = "activation", count: int = 
     ],
 )
 def test_a_larger_batch(lines: list[Line], expected: tuple[str, float, int] | None) -> None:
-    assert told(cause(lines)) == expected
+    assert rounded(cause(lines)) == expected
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_a_larger_batch(lines: list[Line], expected: tuple[str, float, int] | No
     ],
 )
 def test_longer_sequences(lines: list[Line], scores: tuple[int, int], expected: tuple[str, float, int] | None) -> None:
-    assert told(cause(lines, scores)) == expected
+    assert rounded(cause(lines, scores)) == expected
 
 
 def parts(
@@ -181,7 +181,7 @@ def parts(
     ],
 )
 def test_more_layers_and_experts(lines: list[Line], expected: tuple[str, float, int] | None) -> None:
-    assert told(cause(lines)) == expected
+    assert rounded(cause(lines)) == expected
 
 
 def again(size: float, count: int, category: str = "parameter", gradients: float = 100) -> list[Line]:
@@ -208,7 +208,7 @@ def again(size: float, count: int, category: str = "parameter", gradients: float
     ],
 )
 def test_a_second_model(lines: list[Line], expected: tuple[str, float, int] | None) -> None:
-    assert told(cause(lines)) == expected
+    assert rounded(cause(lines)) == expected
 
 
 def leak(size: int, *, kind: str = "leak", severity: str = "warning", stack: str = "forward model.py") -> Any:

@@ -17,6 +17,7 @@ import numpy as np
 from msgspec import Struct
 
 from snapreport.contracts.job import CauseKind
+from snapreport.findings.diff_sides import EQUAL, equal
 from snapreport.jobs.digest_model import DigestStack
 from snapreport.jobs.groups import Group
 from snapreport.jobs.outliers import Outlier
@@ -26,8 +27,6 @@ from snapreport.jobs.stack_identity import EMPTY
 from snapreport.timeline.operators import SEPARATOR
 from snapreport.timeline.own_code import LAUNCHED_FROM
 
-EQUAL = 0.02
-"""Two ratios are equal if they differ by less; sizes of one stack vary less between ranks of equal work."""
 EXACT = 0.0005
 """The factor is the ratio that most bytes have to within this."""
 EXPLAINED = 0.95
@@ -96,11 +95,10 @@ class Comparison:
         # What others lack may be there, but too small to be in their digests.
         is_listed = (self.expected > 0) | (self.most > UNLISTED * self.peak)
         self.is_change = self.is_named & is_listed & (np.abs(self.more) > NEGLIGIBLE * self.peak)
-        has_both = (self.most > 0) & (self.expected > 0)
         with np.errstate(divide="ignore", invalid="ignore"):
-            self.times = np.where(has_both, self.most / self.expected, np.nan)
-            self.times_as_many = np.where(has_both, self.count / self.expected_count, np.nan)
-        self.times_as_large = self.times / self.times_as_many
+            self.times = self.most / self.expected
+            self.times_as_many = self.count / self.expected_count
+            self.times_as_large = self.times / self.times_as_many
         self.others = [rows[row].packed for row in others]
 
     def named(self, pattern: re.Pattern[str]) -> np.ndarray:
@@ -155,8 +153,7 @@ def _larger(compared: Comparison) -> Cause | None:
     """A larger batch or longer sequences: as many activations, all larger by one factor, and the same parameters."""
     if not _is_unchanged(compared, compared.category == "parameter"):
         return None
-    is_equal_count = np.abs(compared.times_as_many - 1) < EQUAL
-    is_larger = compared.is_change & (compared.more > 0) & is_equal_count & ~compared.is_state
+    is_larger = compared.is_change & equal(compared.times_as_many, 1.0) & ~compared.is_state
     is_activation = compared.is_named & np.isin(compared.category, ("activation", "input"))
     if not is_larger.any():
         return None
@@ -174,14 +171,14 @@ def _larger(compared: Comparison) -> Cause | None:
             larger = is_linear & is_activation
             if compared.expected[larger].sum() < OWN_ACTIVATIONS * compared.expected[is_activation].sum():
                 return None
-            if scores and abs(scores / factor - 1) >= EQUAL:
+            if scores and not equal(scores, factor):
                 return None
             # Scores that grow like everything else prove a batch. Where attention keeps none, both look alike.
             is_batch = scores or not compared.named(_ATTENTION).any()
             return Cause("batch" if is_batch else "batch or sequence", factor)
         # A line of attention may make both scores and what is as large as its input.
         between = (compared.times > factor) & (compared.times < factor**2 * (1 + EQUAL))
-        is_sequence = abs(scores / factor**2 - 1) < EQUAL and is_linear.any()
+        is_sequence = equal(scores, factor**2) and is_linear.any()
         if is_sequence and compared.explained(is_linear | (is_larger & between), is_both) >= EXPLAINED:
             return Cause("sequence", factor)
     return None
@@ -190,7 +187,7 @@ def _larger(compared: Comparison) -> Cause | None:
 def _has_factor(compared: Comparison, factor: float) -> np.ndarray:
     """Boolean: stacks that are ``factor`` times as large, but for a workspace."""
     constant = (factor * compared.expected - compared.most) / max(factor - 1, EQUAL)
-    return np.asarray((np.abs(compared.times / factor - 1) < EQUAL) | (np.abs(constant / CONSTANT - 1) < EQUAL))
+    return np.asarray(equal(compared.times, factor) | equal(constant, CONSTANT))
 
 
 def _scores_ratio(compared: Comparison) -> float:
@@ -233,9 +230,9 @@ def _more_parts(compared: Comparison) -> Cause | None:
     # The optimizer's temporaries are as many as the parameters.
     of_each = compared.expected_count - compared.expected_count[is_parameter].sum()
     is_state = compared.is_state | ((np.abs(of_each) < 1) & (added == added[is_parameter].sum()))
-    is_added = compared.is_named & ~is_state & (added > 0) & (compared.expected > 0)
-    is_more = is_added & compared.is_change & (np.abs(compared.times_as_large - 1) < EQUAL)
-    is_divided = is_added & (np.abs(compared.times - 1) < EQUAL) & (compared.expected > NEGLIGIBLE * compared.peak)
+    is_added = compared.is_named & ~is_state & (added > 0)
+    is_more = is_added & compared.is_change & equal(compared.times_as_large, 1.0)
+    is_divided = is_added & equal(compared.times, 1.0) & (compared.expected > NEGLIGIBLE * compared.peak)
     if not is_more.any():
         # The tokens are divided among more experts: as many bytes, in more and smaller tensors.
         is_proved = is_divided.any() and compared.explained(is_state) >= EXPLAINED
@@ -244,7 +241,7 @@ def _more_parts(compared: Comparison) -> Cause | None:
         is_proved = compared.explained(is_more | is_state) >= EXPLAINED
         return _parts("experts", compared, is_more, added) if is_proved else None
     ratio = _common(compared, is_more)
-    is_layer = is_more & (np.abs(compared.times_as_many / ratio - 1) < EQUAL)
+    is_layer = is_more & equal(compared.times_as_many, ratio)
     changed = compared.is_change & ~is_state
     if compared.more[is_layer].sum() < EXPLAINED * np.abs(compared.more[changed]).sum():
         return None
@@ -261,5 +258,4 @@ def _parts(kind: CauseKind, compared: Comparison, stacks: np.ndarray, added: np.
 def _common(compared: Comparison, stacks: np.ndarray) -> float:
     """The ratio of counts that most bytes of ``stacks`` have."""
     ratios, weights = compared.times_as_many[stacks], compared.most[stacks]
-    near = np.abs(ratios[:, None] / ratios - 1)
-    return float(ratios[int(np.argmax((near < EQUAL) @ weights))])
+    return float(ratios[int(np.argmax(equal(ratios[:, None], ratios) @ weights))])

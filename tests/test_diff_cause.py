@@ -34,7 +34,12 @@ CAUSES: list[tuple[str, dict[str, Any], str]] = [
         "activations ×2: the batch size, sequence length or another size of the inputs is twice what it was.",
     ),
     ("eager", {"hidden": 256}, "the width of the model is twice what it was."),
-    ("eager", {"attention": "flash"}, ""),
+    (
+        "eager",
+        {"attention": "flash"},
+        "attention scores are no longer in memory, as with scaled_dot_product_attention.",
+    ),
+    ("flash", {"attention": "eager"}, "attention scores are in memory, as without scaled_dot_product_attention."),
     ("flash", {"regression": 2.0}, ""),
     ("eager", {"seed": 1}, ""),
 ]
@@ -88,6 +93,7 @@ WITHOUT_CPP = {
         "each optimizer step has twice as many forward and backward passes, as with gradient accumulation.",
         "each optimizer step has half as many forward and backward passes, as without gradient accumulation.",
     ),
+    "dropout": ("dropout is on.", "dropout is off."),
     "zeroed": (
         "gradients stay from step to step, as with zero_grad(set_to_none=False).",
         "gradients are freed in each step, as with zero_grad(set_to_none=True).",

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from snapreport.findings.attention_scores import largest_scores
 from snapreport.findings.diff_sides import EQUAL, EXPLAINED, MOST_OF, Comparison, Side, equal
 from snapreport.number_format import bytes_text, plural
 
@@ -18,6 +19,7 @@ _ROUNDING = 512
 _PRECISIONS = (0.25, 0.5, 2.0, 4.0)
 _MORE_PASSES, _SMALL = 1.5, 0.2
 _CHECKPOINT, _AUTOCAST = r"torch/utils/checkpoint\.py", "autocast"
+_DROPOUT = r"torch/nn/functional\.py (alpha_|feature_)*dropout(\dd)?$"
 _CLASSES = r"torch/nn/functional\.py (cross_entropy|log_softmax|nll_loss)$"
 _MEASURED = {"parameter": "parameters", "optimizer state": "optimizer state", "activation": "activations"}
 
@@ -162,9 +164,11 @@ def _of_parts(compared: Comparison) -> Iterator[str]:
 def _of_activations(compared: Comparison) -> Iterator[str]:
     before, after, lines = compared.before, compared.after, compared.lines
     grew = compared.ratio("activation")
-    checkpoints = before.runs(_CHECKPOINT), after.runs(_CHECKPOINT)
-    if checkpoints[0] != checkpoints[1] and (grew < 1 - EQUAL if checkpoints[1] else grew > 1 + EQUAL):
-        yield f"activation checkpointing is {'on' if checkpoints[1] else 'off'}"
+    for what, pattern, saves in (("activation checkpointing", _CHECKPOINT, True), ("dropout", _DROPOUT, False)):
+        was, now = before.runs(pattern), after.runs(pattern)
+        if was != now and (grew < 1 - EQUAL if now == saves else grew > 1 + EQUAL):
+            yield f"{what} is {'on' if now else 'off'}"
+    yield from _of_scores(compared, grew)
     casts = before.runs(_AUTOCAST), after.runs(_AUTOCAST)
     if casts[0] != casts[1] or _casts(compared, before, after) or _casts(compared, after, before):
         yield f"autocast is {'on' if casts[1] > casts[0] or after.halved_weights > before.halved_weights else 'off'}"
@@ -174,6 +178,19 @@ def _of_activations(compared: Comparison) -> Iterator[str]:
         is_precision = any(equal(ratio, one) for one in _PRECISIONS)
         if is_precision and lines.share(changed & equal(lines.large, ratio)) >= MOST_OF:
             yield f"most activations take {ratio_text(ratio)} the bytes for inputs of one size, another precision"
+
+
+def _of_scores(compared: Comparison, grew: float) -> Iterator[str]:
+    """Scores of the same model's attention that one run alone has in memory."""
+    if equal(grew, 1.0) or not compared.has_same_parameters:
+        return
+    snapshots = compared.result.before, compared.result.after
+    sides = compared.before, compared.after
+    has = [largest_scores(one, side.timeline) > 0 for one, side in zip(snapshots, sides, strict=True)]
+    if has[0] and not has[1] and grew < 1:
+        yield "attention scores are no longer in memory, as with scaled_dot_product_attention"
+    elif has[1] and not has[0] and grew > 1:
+        yield "attention scores are in memory, as without scaled_dot_product_attention"
 
 
 def _casts(compared: Comparison, without: Side, with_casts: Side) -> bool:

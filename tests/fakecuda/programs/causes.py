@@ -2,7 +2,7 @@
 ``causes.py OUT CHANGE python`` one without C++ frames.
 
 Changes: none, layers, experts, bfloat16, autocast, checkpoint, sgd, batch, width, vocabulary, frozen, average,
-accumulation, zeroed, outputs.
+accumulation, zeroed, outputs, dropout.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 OUT, CHANGE, *STACKS = sys.argv[1:]
-WIDTH = 384 if CHANGE == "width" else 256
+WIDTH, DROPS = 384 if CHANGE == "width" else 256, CHANGE == "dropout"
 BATCH, LENGTH, WORDS = 16 if CHANGE == "batch" else 8, 64, 4096 if CHANGE == "vocabulary" else 1024
 
 
@@ -41,7 +41,7 @@ class Layer(nn.Module):
         self.down, self.experts = nn.Linear(4 * WIDTH, WIDTH), Experts(experts)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x + self.experts(self.down(functional.gelu(self.up(self.norm(x)))))
+        return x + self.experts(self.down(functional.dropout(functional.gelu(self.up(self.norm(x))), 0.1, DROPS)))
 
 
 class Model(nn.Module):

@@ -10,6 +10,7 @@ from snapreport.findings.advice_context import ONE_LINE, SLOWER, Advice, AdviceC
 from snapreport.findings.batch_limits import is_batch_fixed
 from snapreport.findings.chunked_loss import chunked_loss
 from snapreport.findings.collected_outputs import collections
+from snapreport.findings.computed_weights import computed_weights
 from snapreport.findings.cut_off_pass import repeats_of_parameters
 from snapreport.findings.evaluation_batch import evaluation_batch, is_evaluation, keeps_graphs
 from snapreport.findings.graphs import (
@@ -33,6 +34,7 @@ from snapreport.findings.router_masks import router_masks
 from snapreport.findings.saving import bytes_of_spans, bytes_over_time, share_of_spans, share_with_cost
 from snapreport.findings.score_chunks import scores_of_pairs
 from snapreport.findings.unused_graphs import unused_graphs
+from snapreport.integers import is_among
 from snapreport.sentence import bytes_part, code_part, sentence
 from snapreport.timeline.module_tree import numbered_modules
 from snapreport.timeline.phases import OPTIMIZER_STEP
@@ -284,7 +286,8 @@ def batch_sized(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: activations, inputs, temporaries and what else is of one step, but not of the optimizer's.
 
     Graphs that a stored output keeps stay: the other half makes its own. So do a data set, also one of which batches
-    are views, all results of a loop, and what is as large as all parameters together, which it joins.
+    are views, all results of a loop, weights that a pass computes, and what is as large as all parameters together,
+    which it joins.
     """
     grows = context.traced("activation", "input", "temporary") & ~dropped_graphs(context)
     grows |= unknown_of_a_step(context)
@@ -293,6 +296,7 @@ def batch_sized(context: AdviceContext) -> np.ndarray:
     grows &= ~(_kept_over_steps(context) | context.outlives_loop | resident_data(context))
     grows &= ~(collections(context) | lasting)
     grows &= ~scores_of_pairs(context)  # of an evaluation
+    grows &= ~is_among(context.size, computed_weights(context))
     weights = context.category("parameter")
     joined = context.bytes_at_peak(weights)
     # A single weight is as large as all: an image that is optimized, and what is computed of it.

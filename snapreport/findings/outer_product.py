@@ -9,6 +9,7 @@ import numpy as np
 
 from snapreport.findings.advice_births import LINEAR, births
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, remembered
+from snapreport.findings.computed_weights import computed_weights
 from snapreport.findings.graphs import born_in, freed_in
 from snapreport.findings.saving import bytes_of_spans, bytes_over_time, share_with_cost
 from snapreport.integers import is_among
@@ -109,6 +110,7 @@ def differences(context: AdviceContext) -> tuple[np.ndarray, int]:
     # The program's own lines compute both and their sum, one directly after the other.
     function = np.where(context.by_program, context.function, 0)[stack]
     alike = (function[:-1] == function[1:]) & (function[:-1] > 0) & (size[:-1] == size[1:]) & (size[:-1] >= MIN_BYTES)
+    alike &= ~is_among(size[:-1], computed_weights(context))
     known: dict[tuple[int, int, int, bool], bool] = {}
     pairs = np.flatnonzero(alike[:-1] & (function[2:] == function[:-2]) & (size[2:] != size[1:-1]))
     pairs = pairs[~_adds_more(size, calls, pairs)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 
 import torch
-from pairs.kit import DEVICE, REMEDY, Layer, floats, halves, integers, program, run
+from pairs.kit import DEVICE, REMEDY, Layer, floats, halves, integers, program, run, train
 from torch import nn
 from torch.nn import functional
 
@@ -200,3 +200,28 @@ def read_again() -> None:
             hidden = model(tokens)
             logits = head(hidden[:, -1:] if REMEDY == "last" else hidden)
             tokens = torch.cat([tokens, logits[:, -1].argmax(-1, keepdim=True)], 1)
+
+
+class Merged(nn.Module):
+    """A frozen layer with an adapter, whose product is added to the weight in each pass."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.base = nn.Linear(width, width).requires_grad_(False)
+        self.a, self.b = nn.Parameter(torch.zeros(8, width)), nn.Parameter(torch.zeros(width, 8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return functional.linear(x, self.base.weight + self.b @ self.a, self.base.bias)
+
+
+@program(half="accumulation", checkpoint="checkpointing")
+def merged_adapters() -> None:
+    """The sums do not halve with the batch: 173 → 129 MiB were promised, and 166 are taken."""
+    layers = nn.ModuleList(Merged(1536) for _ in range(8)).to(DEVICE)
+
+    def loss_of(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        for layer in layers:
+            x = functional.gelu(run(layer, x))
+        return functional.mse_loss(x, y)
+
+    train(layers, lambda: (floats(160, 1536), floats(160, 1536)), loss_of)

@@ -1,0 +1,42 @@
+"""Weights that forward passes compute from others: LoRA that adds its product to them, a quantised layer by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from snapreport.findings.advice_births import LINEAR, births
+from snapreport.findings.advice_context import AdviceContext, remembered
+from snapreport.findings.graphs import born_in
+
+_MIN_BYTES = 1 << 16
+_WIDER = (1, 2, 4)
+"""How many times larger: of the same type, of 16 bits from 8, or of 32 from 16 and from 8."""
+_FEWEST = 4
+"""Parameters of one size from each of which one is computed: activations are as large as one or two by chance."""
+
+
+@remembered
+def computed_weights(context: AdviceContext) -> np.ndarray:
+    """Int64 sizes of weights that do not grow with the batch, although a pass makes them and the next one makes others:
+    one for each of several parameters of a size, by one function alone, which makes its output next.
+    """
+    every = births(context)
+    function, run = context.function[every.stack], born_in(context)[every.rows]
+    made = every.forward & ~context.frames(LINEAR)[every.stack]  # a linear layer's output is as large by chance
+    parameters = context.size[context.category("parameter") & (context.size >= _MIN_BYTES)]
+    sizes, counts = np.unique(parameters, return_counts=True)
+    inputs, found = context.size[context.category("input")], list[int]()
+    for size in np.unique(np.outer(sizes[counts >= _FEWEST], _WIDER)).tolist():
+        is_one = every.size == size
+        at = np.flatnonzero(every.forward & is_one)
+        first, last = at[~is_one[at - 1]], at[~np.append(is_one, False)[at + 1]]
+        if not len(at) or size in inputs or at[0] == 0 or at[-1] + 1 == len(is_one) or not made[at].all():
+            continue
+        of = counts[np.isin(sizes, [size // times for times in _WIDER]) & (counts >= _FEWEST)]
+        often = np.outer(of * len(np.unique(run[at])), (1, 2))  # or twice, where checkpointing computes them again
+        # Nothing that the function makes before it, but for the output of its last call.
+        begins = (function[first - 1] != function[at[0]]) | np.isin(first - 1, last + 1)
+        is_alone = (function[np.append(at, last + 1)] == function[at[0]]).all() and begins.all()
+        if is_alone and len(last) in often:
+            found.append(size)
+    return np.array(found, np.int64)

@@ -42,6 +42,7 @@ class Numbers:
     frames: tuple[str, ...] = ()
     loss: int = 8 * MIB
     peak_bytes: int = 100 * MIB
+    scores: bool = False
     left: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -78,6 +79,7 @@ def compared(
     """``many``, ``large``, ``weight``: of ten lines, see ``Lines``; a line is as it was."""
     both: Any = Comparison.__new__(Comparison)
     both.before, both.after = before, after
+    both.has_scores = before.scores, after.scores
     both.lines = Lines(*(np.array(column or [1.0] * 10) for column in (many, large, weight)))
     found: Comparison = both
     return found
@@ -261,6 +263,9 @@ def test_passes_of_a_step(after: Numbers, many: list[float], expected: str) -> N
     assert expected in found and bool(found) == bool(expected)
 
 
+DROPOUT = ("torch/nn/functional.py dropout",)
+FUSED = "attention scores are no longer in memory, as with scaled_dot_product_attention."
+UNFUSED = "attention scores are in memory, as without scaled_dot_product_attention."
 CHECKPOINT = ("torch/utils/checkpoint.py forward",)
 AUTOCAST = ("torch/amp/autocast_mode.py decorate_autocast",)
 HALF = ("most activations take half the bytes for inputs of one size, another precision.",)
@@ -290,6 +295,14 @@ HALF = ("most activations take half the bytes for inputs of one size, another pr
         (Numbers(), Numbers(), {"large": [0.5] * 10, "many": [1.0] * 4 + [2.0] * 3 + [3.0] * 3}, ""),
         (Numbers(), Numbers(bytes={"input": 12 * MIB}), {"large": [0.5] * 6 + [1.0] * 4}, ""),
         (Numbers(reads_inputs=False), Numbers(), {"large": [0.5] * 6 + [1.0] * 4}, ""),
+        (Numbers(), Numbers(frames=DROPOUT, bytes={"activation": 60 * MIB}), {}, "dropout is on."),
+        (Numbers(frames=DROPOUT), Numbers(bytes={"activation": 40 * MIB}), {}, "dropout is off."),
+        (Numbers(), Numbers(frames=DROPOUT), {}, ""),
+        (Numbers(scores=True), Numbers(bytes={"activation": 40 * MIB}), {}, FUSED),
+        (Numbers(), Numbers(scores=True, bytes={"activation": 60 * MIB}), {}, UNFUSED),
+        (Numbers(scores=True), Numbers(scores=True, bytes={"activation": 40 * MIB}), {}, ""),
+        (Numbers(), Numbers(scores=True, bytes={"activation": 40 * MIB}), {}, ""),
+        (Numbers(scores=True), Numbers(), {}, ""),
     ],
 )
 def test_activations(before: Numbers, after: Numbers, lines: dict[str, list[float]], expected: str) -> None:

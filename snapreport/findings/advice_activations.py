@@ -34,7 +34,6 @@ from snapreport.findings.router_masks import router_masks
 from snapreport.findings.saving import bytes_of_spans, bytes_over_time, share_of_spans, share_with_cost
 from snapreport.findings.score_chunks import scores_of_pairs
 from snapreport.findings.unused_graphs import unused_graphs
-from snapreport.integers import is_among
 from snapreport.sentence import bytes_part, code_part, sentence
 from snapreport.timeline.module_tree import numbered_modules
 from snapreport.timeline.phases import OPTIMIZER_STEP
@@ -296,7 +295,7 @@ def batch_sized(context: AdviceContext) -> np.ndarray:
     grows &= ~(_kept_over_steps(context) | context.outlives_loop | resident_data(context))
     grows &= ~(collections(context) | lasting)
     grows &= ~scores_of_pairs(context)  # of an evaluation
-    grows &= ~is_among(context.size, computed_weights(context))
+    grows &= ~np.isin(context.size, computed_weights(context))
     weights = context.category("parameter")
     joined = context.bytes_at_peak(weights)
     # A single weight is as large as all: an image that is optimized, and what is computed of it.

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from snapreport.findings.attention_scores import largest_scores
 from snapreport.findings.diff_sides import EQUAL, EXPLAINED, MOST_OF, Comparison, Side, equal
 from snapreport.number_format import bytes_text, plural
 
@@ -184,12 +183,10 @@ def _of_scores(compared: Comparison, grew: float) -> Iterator[str]:
     """Scores of the same model's attention that one run alone has in memory."""
     if equal(grew, 1.0) or not compared.has_same_parameters:
         return
-    snapshots = compared.result.before, compared.result.after
-    sides = compared.before, compared.after
-    has = [largest_scores(one, side.timeline) > 0 for one, side in zip(snapshots, sides, strict=True)]
-    if has[0] and not has[1] and grew < 1:
+    before, after = compared.has_scores
+    if before and not after and grew < 1:
         yield "attention scores are no longer in memory, as with scaled_dot_product_attention"
-    elif has[1] and not has[0] and grew > 1:
+    elif after and not before and grew > 1:
         yield "attention scores are in memory, as without scaled_dot_product_attention"
 
 

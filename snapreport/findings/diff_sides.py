@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 from msgspec import Struct
 
+from snapreport.findings.attention_scores import largest_scores
 from snapreport.findings.diff import DeviceDiff, SnapshotDiff, stack_rows
 from snapreport.findings.program_stacks import ProgramStacks
 from snapreport.reading.recording import Recording
@@ -241,6 +242,12 @@ class Comparison:
             columns["bytes_after"] / np.maximum(columns["bytes_before"], 1) / self.longer,
             np.maximum(columns["bytes_before"], columns["bytes_after"]),
         )
+
+    @cached_property
+    def has_scores(self) -> tuple[bool, bool]:
+        """Whether attention scores are in memory, before and after."""
+        before = largest_scores(self.result.before, self.before.timeline)
+        return before > 0, largest_scores(self.result.after, self.after.timeline) > 0
 
     @cached_property
     def has_same_parameters(self) -> bool:

@@ -11,7 +11,6 @@ from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
 from snapreport.findings.evaluation_batch import pass_begins
 from snapreport.findings.graphs import backward_passes, born_in, forward_births
 from snapreport.findings.repeated_layers import MAX_OUTPUT_RATIO
-from snapreport.integers import is_among
 from snapreport.number_format import share_text
 from snapreport.sentence import sentence
 from snapreport.timeline.phases import NONE
@@ -69,7 +68,7 @@ def full_logits(context: AdviceContext) -> Advice | None:
         used = int(few[0]) // row if len(few) else _highest(context, size[after], stack[after]) if row else 0
         if used and used <= _MAX_USED_SHARE * (whole // row):
             # In inference with their copies in 32 bits, if there are any.
-            mask |= is_among(context.size, [whole, 2 * whole] if context.infers else [whole]) & is_made
+            mask |= np.isin(context.size, [whole, 2 * whole] if context.infers else [whole]) & is_made
             share = min(share, 1 - used * row / whole)
     if not (bytes_ := context.much_at_peak(mask)):
         return None

@@ -110,7 +110,7 @@ def differences(context: AdviceContext) -> tuple[np.ndarray, int]:
     # The program's own lines compute both and their sum, one directly after the other.
     function = np.where(context.by_program, context.function, 0)[stack]
     alike = (function[:-1] == function[1:]) & (function[:-1] > 0) & (size[:-1] == size[1:]) & (size[:-1] >= MIN_BYTES)
-    alike &= ~is_among(size[:-1], computed_weights(context))
+    alike &= ~np.isin(size[:-1], computed_weights(context))
     known: dict[tuple[int, int, int, bool], bool] = {}
     pairs = np.flatnonzero(alike[:-1] & (function[2:] == function[:-2]) & (size[2:] != size[1:-1]))
     pairs = pairs[~_adds_more(size, calls, pairs)]

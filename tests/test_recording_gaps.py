@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import corpus
+import decoder
 import pytest
 import recorded
 from cli import in_process
@@ -164,6 +165,8 @@ def test_every_output_has_the_peak_that_the_recorder_noted(tmp_path: Path) -> No
     here = bytes_text(timeline.peak_bytes)
     done = in_process(path, "-o", str(tmp_path / "report.html"))
     assert "; peak on cuda:0: 40.0 GiB allocated before the first event\n" in done.err
+    page = decoder.Report((tmp_path / "report.html").read_text(encoding="utf-8")).manifest["devices"][0]
+    assert (page["lost_peak_bytes"], page["peak_bytes"]) == (40 << 30, timeline.peak_bytes)
     said = f"peaks at {here}, at event {timeline.peak_event:,}: "
     for form in ((), ("--brief",), ("--markdown",)):
         text = " ".join(in_process("stats", path, *form).out.split())

@@ -133,8 +133,8 @@ class RawDevice(Struct, forbid_unknown_fields=True):
     """A device of a snapshot. ``device``: the recorder's number, not unique where a report has several files;
     ``peak_event``: -1 before the first event; ``time0``: µs of event 0 on the snapshot's clock;
     ``named_bytes``: of the peak, those of a known category; ``counted_bytes``: what
-    ``torch.cuda.max_memory_allocated()`` would report, where it is known; ``names_only``: whether ``metadata`` are
-    names of tensors alone;
+    ``torch.cuda.max_memory_allocated()`` would report, where it is known; ``lost_peak_bytes``: the peak that PyTorch
+    counted, where the trace lost it; ``names_only``: whether ``metadata`` are names of tensors alone;
     ``completions_differ``: whether completions of frees have stacks other than those of their requests;
     ``settings_since_2_10``: whether PyTorch 2.10 or newer read the allocator's settings;
     ``left_out``: columns and sections that a size limit kept out, whose values read as 0.
@@ -171,6 +171,7 @@ class RawDevice(Struct, forbid_unknown_fields=True):
     activities: RawActivities | UnsetType | None = UNSET
     broken_annotations: BrokenAnnotations | UnsetType = UNSET
     counted_bytes: int | UnsetType = UNSET
+    lost_peak_bytes: int | UnsetType = UNSET
     names_only: bool | UnsetType = UNSET
     profiled: bool | UnsetType = UNSET
     settings_since_2_10: bool | UnsetType = UNSET

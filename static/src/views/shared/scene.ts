@@ -210,13 +210,9 @@ function peakMark(info: DeviceInfo): Mark {
   return { kind: 'peak', event: info.peak_event, bytes: info.peak_bytes, free: NaN }
 }
 
-/** Whether PyTorch counted a higher peak than the trace has, whose oldest events are lost. */
-export function isLost({ stats, peak_bytes }: DeviceInfo): boolean {
-  return stats.peak_allocated_bytes > peak_bytes
-}
-
+/** PyTorch may have counted a higher peak than the trace has, whose oldest events are lost. */
 export function peakName(info: DeviceInfo): string {
-  return isLost(info) ? 'peak of the trace' : 'peak'
+  return info.lost_peak_bytes === undefined ? 'peak' : 'peak of the trace'
 }
 
 /** The greatest of all values; 0 where none is greater. */

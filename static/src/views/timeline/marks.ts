@@ -8,7 +8,7 @@ import type { DeviceInfo } from '../../data/model'
 import { atEvent, formatBytes, formatCount } from '../../layout/format'
 import { capital } from '../../ui/format'
 import { describeFrame, FRAMES_SHOWN, type Line } from '../shared/describe'
-import { isLost, type Mark as SceneMark, peakName, type Scene } from '../shared/scene'
+import { type Mark as SceneMark, peakName, type Scene } from '../shared/scene'
 import { type Frame, xToPixel, yToPixel } from './frame'
 
 /** Also the moment of the state, with what is allocated then. */
@@ -164,9 +164,9 @@ export function describeMark({ data, stacks, info }: Scene, mark: Mark): Line[] 
   if (mark.kind !== 'oom') {
     const lines: Line[] = [{ kind: 'plain', text: sentenceOf(mark, info) }]
     const counted = formatBytes(info.counted_bytes ?? 0)
-    const lost = `PyTorch counted ${formatBytes(info.stats.peak_allocated_bytes)} before the first event`
+    const lost = `PyTorch counted ${formatBytes(info.lost_peak_bytes ?? 0)} before the first event`
     const rounded = `torch.cuda.max_memory_allocated() would report ${counted}: it counts rounded blocks`
-    if (mark.kind === 'peak' && isLost(info)) lines.push({ kind: 'soft', text: lost })
+    if (mark.kind === 'peak' && info.lost_peak_bytes !== undefined) lines.push({ kind: 'soft', text: lost })
     else if (mark.kind === 'peak' && info.counted_bytes !== undefined) lines.push({ kind: 'soft', text: rounded })
     return lines
   }

@@ -12,7 +12,7 @@ _MIN_BYTES = 1 << 16
 _WIDER = (1, 2, 4)
 """How many times larger: of the same type, of 16 bits from 8, or of 32 from 16 and from 8."""
 _FEWEST = 4
-"""Parameters of one size from each of which one is computed: activations are as large as one or two by chance."""
+"""Fewest parameters of one size of which weights are computed: activations may be as large as one or two."""
 
 
 @remembered

@@ -88,7 +88,7 @@ def _frame_phases(frames: pl.DataFrame) -> tuple[np.ndarray, dict[str, np.ndarra
     ``always``, ``certain`` or ``helper``.
     """
     text = {"file": pl.col("filename").str.replace_all("\\", "/", literal=True), "function": pl.col("name")}
-    asked = {rule[of]: text[of].str.contains(rule[of]) for rule in _rules() for of in text if of in rule}
+    asked = {f"{of} {rule[of]}": text[of].str.contains(rule[of]) for rule in _rules() for of in text if of in rule}
     contains = frames.select(**asked)
     phase = np.zeros(len(frames), np.uint8)
     marked = {flag: np.full(len(frames), flag == "certain") for flag in ("always", "certain", "helper")}
@@ -96,7 +96,7 @@ def _frame_phases(frames: pl.DataFrame) -> tuple[np.ndarray, dict[str, np.ndarra
     for rule in _rules():
         matches = is_open.copy()
         for of in rule.keys() & text.keys():
-            matches &= contains[rule[of]].to_numpy()
+            matches &= contains[f"{of} {rule[of]}"].to_numpy()
         phase[matches] = PHASES.index(rule["phase"])
         for flag, of_frame in marked.items():
             of_frame[matches] = rule.get(flag, flag == "certain")

@@ -154,6 +154,10 @@ test('every node weighs what the allocations under it weigh, at any moment and o
     const position = Math.floor(r() * data.P)
     const since = Math.floor(r() * data.P)
     const mask = Uint8Array.from({ length: data.N }, () => (r() < 0.3 ? 1 : 0))
+    const keysOf = made.stacks.map((stack) => {
+      const path = pathOf(stack, options)
+      return Array.from({ length: path.length + 1 }, (_, depth) => path.slice(0, depth).join(';'))
+    })
     for (const measure of ['live', 'events', 'seconds', 'count', 'allocated', 'allocations', 'growth'] as const) {
       const tree = new FlameTree(paths, weigh(data, made.stacks.length, measure, position, since, mask))
       const expected = new Map<string, { value: number; count: number; matched: number }>()
@@ -182,9 +186,7 @@ test('every node weighs what the allocations under it weigh, at any moment and o
         if (times === 0) continue
         const amount = times * each[measure]
         gains.set(stack[id], (gains.get(stack[id]) ?? 0) + amount)
-        const path = pathOf(made.stacks[stack[id]], options)
-        for (let depth = 0; depth <= path.length; depth++) {
-          const key = path.slice(0, depth).join(';')
+        for (const key of keysOf[stack[id]]) {
           const node = expected.get(key) ?? { value: 0, count: 0, matched: 0 }
           expected.set(key, {
             value: node.value + amount,

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 from dataclasses import dataclass
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
+from scripted import Script
+from test_findings_advice import FORWARD, WEIGHTS
 
-from snapreport.findings import allocation_growth, reference_cycles, repetition
+import snapreport
+from snapreport.findings import allocation_growth, loop_lines, reference_cycles, repetition
 from snapreport.findings.allocation_growth import LoopMemory, levels_of, loop_allocations, loop_memory, single_growths
 from snapreport.findings.repetition import Repetitions
 from snapreport.reading.recording import ACTIONS
+from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.curves import allocated_curve
 
 MIB = 1 << 20
@@ -63,7 +69,7 @@ def at(step: int, place: int) -> int:
 def test_which_repetition_a_place_is_of() -> None:
     three = Repetitions(np.array([4, 9, 10, 20]), "cycle", "", unfinished=1)
     assert (three.count, three.finished) == (3, 2)
-    assert three.of(np.array([0, 3, 4, 8, 9, 10, 19, 20, 99])).tolist() == [-1, -1, 0, 0, 1, 2, 2, 3, 3]
+    assert three.of(np.array([-1, 2, 3, 7, 8, 9, 18, 19, 99])).tolist() == [-1, -1, 0, 0, 1, 2, 2, 3, 3]
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -266,9 +272,10 @@ def waves(count: int, low: int = 0, high: int = 100, trend: int = 0, width: int 
 def test_troughs_between_rises() -> None:
     assert repetition._troughs(waves(5)).tolist() == [20, 60, 100, 140, 180]
     assert repetition._troughs(waves(5, trend=3)).tolist() == [20, 60, 100, 140, 180]
-    assert repetition._troughs(waves(5)[:21]).tolist() == []
-    assert repetition._troughs(np.zeros(15, np.int64)).tolist() == []
+    assert repetition._troughs(np.zeros(4, np.int64)).tolist() == []
+    assert len(repetition._troughs(np.zeros(5, np.int64))) == 1
     assert repetition._troughs(waves(4, width=4)).tolist() == [2, 6, 10, 14]
+    assert repetition._troughs(waves(5, width=4000, low=7, high=9000)).tolist() == [2000, 6000, 10000, 14000, 18000]
     dips = waves(5)
     dips[[0, 39, 40, 79, 80]] = 500  # smaller waves are no cycles
     assert repetition._troughs(dips).tolist() == [20, 60, 100]
@@ -347,8 +354,9 @@ def test_stacks_that_allocate_in_an_iteration() -> None:
     rows += [(stack, 1, event, -1, "activation") for stack in (3, 4, 5) for event in (-1, at(5, 0))]
     rows += [(stack, 1, at(4, 4), -1, "activation") for stack in (3, 4)]
     timeline = timeline_of(rows, 200)
-    assert repetition._stacks_of_iteration(timeline, loop(5).bounds + 1) == 2.0
-    assert repetition._stacks_of_iteration(timeline, loop(2).bounds + 1) == 2.0
+    for count in (5, 2):
+        repetitions = Repetitions(loop(count).bounds + 1, "iteration", "")
+        assert repetition._stacks_of_iteration(timeline, repetitions) == 2.0
     births = repetition._births_by_stack(timeline_of([(2, 7, 4, -1, ""), (1, 8, 5, -1, ""), (2, 9, 6, -1, "")], 9))
     assert births.is_first.tolist() == [True, True, False]
     assert (births.place.tolist(), births.size.tolist()) == ([6, 5, 7], [8, 7, 9])
@@ -405,7 +413,6 @@ def test_frees_of_old_allocations_by_plain_loops() -> None:
     timeline.events = pl.DataFrame({"action": actions})
     repetitions = Repetitions(np.append(loop().bounds[:-1] + 1, 201), "step", "")
     table = reference_cycles._outliving(timeline, repetitions)
-    assert table is not None
     of_step = {row[2]: sum(row[2] >= start for start in range(0, 160, LENGTH)) - 1 for row in rows}
     outliving = {row[0] for row in rows if row[3] >= 0 <= row[2] and min(row[3] // LENGTH, 7) > of_step[row[2]]}
     expected = [row[:4] for row in rows if row[0] in outliving and row[2] >= 0 and row[3] >= 0]
@@ -419,3 +426,110 @@ def test_frees_of_old_allocations_by_plain_loops() -> None:
     allocations = [sum(event <= freed for event in born) for freed in (130, 135)]
     ends = [sum(event <= row[3] for event in born) for row in rows if row[3] >= 0]
     assert [round(each) for each in bursts["count"] / bursts["alone"]] == [ends.count(each) for each in allocations]
+
+
+def serving(
+    folder: Path, count: int = 5, lines: int = 2, parameters: int = 0, left: int = 0, again: bool = False
+) -> DeviceTimeline:
+    """A loop whose iterations each make a token outside of modules and something in ``lines`` of a model, and never
+    free it. Before: parameters, ``left`` bytes of another model, which runs ``again`` in the loop.
+    """
+    script = Script()
+    for _ in range(parameters):
+        script.alloc("parameter", MIB, *WEIGHTS)
+    encode = ("/app/encoder.py", "encode"), *FORWARD
+    if left:
+        script.free(script.alloc("encoder", MIB, *encode))
+        script.alloc("encoder", left, *encode)
+    for _ in range(count):
+        script.alloc("token", MIB, ("/app/serve.py", "sample"))
+        for line in range(lines):
+            script.alloc("hidden", MIB, ("/app/model.py", f"line{line}"), *FORWARD)
+    if again:
+        script.alloc("encoder", left, *encode)
+    raw = script.raw()
+    raw["device_traces"][0].append({**script.events[-1], "action": "oom", "addr": 0, "device_free": MIB})
+    (folder / "serving.pickle").write_bytes(pickle.dumps(raw))
+    return snapreport.load(folder / "serving.pickle").timeline(0)
+
+
+def test_a_loop_without_steps(tmp_path: Path) -> None:
+    found = repetition.growth_repetitions(serving(tmp_path))
+    assert found is not None and (found.unit, found.is_loop) == ("iteration", True)
+    assert found.bounds.tolist() == [1, 4, 7, 10, 13, 16]
+    assert repetition.growth_repetitions(serving(tmp_path, count=4)) is None
+    loading = repetition.growth_repetitions(serving(tmp_path, lines=1))
+    assert loading is not None and not loading.is_loop
+
+
+@pytest.mark.parametrize(
+    ("program", "is_layer"),
+    [
+        ({"parameters": 3}, False),
+        ({"parameters": 4}, True),  # an iteration runs half of them
+        ({"left": MIB}, True),
+        ({"left": MIB - 1024}, False),
+        ({"left": MIB, "again": True}, False),
+    ],
+)
+def test_layers_of_a_pass_that_is_cut_off(program: dict[str, Any], is_layer: bool, tmp_path: Path) -> None:
+    timeline = serving(tmp_path, **program)
+    (oom,) = timeline.oom_events
+    start = timeline.events["action"].to_list().index("alloc") + 1 + program.get("parameters", 0)
+    start += 4 if program.get("left") else 0
+    repetitions = Repetitions(np.array([start, start + 3, start + 6, start + 9, start + 12, oom + 2]), "iteration", "")
+
+    def known(kind: str, oom_events: list[int]) -> bool:
+        of_trace: Any = SimpleNamespace(
+            activity=SimpleNamespace(kind=kind), oom_events=oom_events, allocations=timeline.allocations,
+            recording=timeline.recording,
+        )  # fmt: skip
+        return repetition._is_layer(of_trace, repetitions)
+
+    assert known("unknown", [oom]) == is_layer
+    assert not known("unknown", []) and not known("inference", [oom])
+
+
+def test_cycles_of_a_loop_in_the_program(tmp_path: Path) -> None:
+    """Three of five cycles allocate outside of modules, or two."""
+    for outside in (3, 2):
+        script = Script()
+        for number in range(5):
+            made = [script.alloc("hidden", MIB, ("/app/model.py", f"line{line}"), *FORWARD) for line in range(4)]
+            if number >= 5 - outside:
+                made.append(script.alloc("input", 1024, ("/app/data.py", "batch")))
+            for address in made:
+                script.free(address, ("/app/data.py", "drop"))
+        script.alloc("report", 1024, ("/app/data.py", "report"))
+        (tmp_path / "cycles.pickle").write_bytes(pickle.dumps(script.raw()))
+        timeline = snapreport.load(tmp_path / "cycles.pickle").timeline(0)
+        starts = [at for at, one in enumerate(script.events) if one["frames"][0]["name"] == "line0"]
+        ends = [starts[0], *starts[1:], len(script.events) - 1]
+        cycles = Repetitions(np.array(ends) + 1, "cycle", "")
+        assert repetition._is_loop(timeline, cycles) == (outside == 3)
+
+
+@pytest.mark.parametrize(
+    ("at", "births", "is_regular"),
+    [
+        ([0, 10, 20, 30], 40, True),
+        ([0, 2, 4, 6], 16, True),  # half of all
+        ([0, 2, 4, 6], 17, False),
+        ([9, 11, 13, 15], 16, True),
+        ([9, 11, 13, 15], 17, False),
+        ([0, 5, 15, 25, 45], 55, True),  # half the median, and twice
+        ([0, 4, 14, 24, 45], 55, False),
+        ([0, 10, 20, 30], 51, True),  # one of four
+    ],
+)
+def test_iterations_come_at_regular_intervals(at: list[int], births: int, is_regular: bool) -> None:
+    assert loop_lines._is_regular(np.array(at), births) is is_regular
+
+
+def test_a_line_that_allocates_several_times_in_an_iteration() -> None:
+    stack = np.full(30, 2)
+    stack[[0, 2, 10, 12, 20, 22]] = 1  # five births apart on average
+    stack[[6, 8, 14, 16, 18, 28]] = 3  # four: two are half of it
+    found = loop_lines._heads(stack, np.bincount(stack, minlength=5))
+    assert found.tolist() == [0, 10, 20, *np.flatnonzero(stack == 2).tolist(), 6, 8, 14, 16, 18, 28]
+    assert loop_lines._heads(stack[:0], np.zeros(5, np.int64)).tolist() == []

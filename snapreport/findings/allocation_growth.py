@@ -94,12 +94,10 @@ class LoopMemory(Struct, frozen=True, dict=True):
     @cached_property
     def growing(self) -> list[GrowingStack]:
         """Stacks that grow until the end of the loop, or may, most bytes a repetition first."""
-        if not len(self.stacks):
-            return []
         allocated, bounds = self.timeline.allocated, self.repetitions.bounds
         found = _accumulating(self)
         found += _replaced(self, {growth.stack for growth in found})
-        floors = np.minimum.reduceat(allocated[: bounds[-1]], np.minimum(bounds[:-1], len(allocated) - 1))
+        floors = np.minimum.reduceat(allocated[: bounds[-1]], bounds[:-1])
         rise = int(floors[-1] - floors[1])
         found = [growth for growth in found if rise >= _MIN_VISIBLE * int(growth.staircase[-1] - growth.staircase[1])]
         return sorted(found, key=lambda growth: (-growth.per_repetition, growth.stack))
@@ -190,7 +188,7 @@ def levels_of(allocations: pl.DataFrame, stacks: np.ndarray, repetitions: Repeti
     lowest = lowest_live(allocations, stacks, parts)
     left = lowest[:, 1::2]
     floors = np.minimum(lowest[:, ::2], left)
-    is_more = left[:, -1] > left[:, :-1].max(axis=1, initial=0)
+    is_more = left[:, -1] > left[:, :-1].max(axis=1)
     levels: np.ndarray = np.column_stack((floors, np.where(is_more, left[:, -1], floors[:, -1])))
     return levels
 
@@ -230,8 +228,8 @@ def _replaced(loop: LoopMemory, known: set[int]) -> list[GrowingStack]:
 def _is_copied(rows: pl.DataFrame, repetitions: Repetitions) -> bool:
     """Whether what outlives its repetition is freed as soon as the next is made. ``rows``: of one stack."""
     rows = rows.sort("alloc_event")
-    born, freed = (rows[name].to_numpy().astype(np.int64) for name in ("alloc_event", "free_event"))
-    outlives = (freed < 0) | (repetitions.of(freed + 1) > repetitions.of(born + 1))
+    born, freed = (rows[name].to_numpy() for name in ("alloc_event", "free_event"))
+    outlives = (freed < 0) | (repetitions.of(freed) > repetitions.of(born))
     requested = rows["free_requested_event"].to_numpy()[outlives][:-1]
     between = requested - born[outlives][1:]
     return bool(len(between)) and float(((between > 0) & (between <= _MOST_BETWEEN)).mean()) >= _MIN_COPIED
@@ -250,7 +248,7 @@ def _bytes_by_repetition(rows: pl.DataFrame, stacks: np.ndarray, repetitions: Re
     """Float64 (stacks, repetitions): bytes of ``rows`` allocated in each. ``stacks``: ascending, all those of rows."""
     keep = np.isin(rows["stack"].to_numpy(), stacks)
     row = np.searchsorted(stacks, rows["stack"].to_numpy()[keep])
-    column = repetitions.of(rows["alloc_event"].to_numpy()[keep].astype(np.int64) + 1)
+    column = repetitions.of(rows["alloc_event"].to_numpy()[keep])
     inside = (column >= 0) & (column < repetitions.count)
     cell = row[inside] * repetitions.count + column[inside]
     weights = rows["size"].to_numpy()[keep][inside]

@@ -285,7 +285,7 @@ def _peak_with_one_each(
     one repetition's ``size`` bytes are of these.
     """
     births = leaked["alloc_event"].to_numpy().astype(np.int64)
-    number = repetitions.of(births + 1)
+    number = repetitions.of(births)
     ends = np.append(repetitions.bounds, len(timeline.events) + 1)[number + 1] - 1
     generations = leaked.select("stack", "alloc_event", number=pl.Series(number))
     first = generations.group_by("stack", "number").agg(pl.col("alloc_event").min()).sort("stack", "number")
@@ -319,7 +319,7 @@ def _peak_of_added(timeline: DeviceTimeline, leaked: pl.DataFrame, repetitions: 
     """The peak where each of ``leaked`` has only the bytes that it adds to its predecessor: the allocation of the same
     stack, in the same order, in the repetition before.
     """
-    number = repetitions.of(leaked["alloc_event"].to_numpy().astype(np.int64) + 1)
+    number = repetitions.of(leaked["alloc_event"].to_numpy())
     ordered = leaked.with_columns(number=pl.Series(number)).sort("alloc_event")
     place = pl.col("id").cum_count().over("stack", "number")
     before = pl.col("size").shift(1).over("stack", "place").fill_null(0)

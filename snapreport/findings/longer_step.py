@@ -23,12 +23,12 @@ def longer_step(timeline: DeviceTimeline, event: int, whose: str) -> str | None:
     steps = repetitions(timeline) if timeline.activity.kind == TRAINING else None
     if steps is None or event < 0:
         return None
-    own = int(steps.of(np.array([event + 1]))[0])
+    own = int(steps.of(np.array([event]))[0])
     numbers = np.setdiff1d(np.arange(steps.finished), [own])
     if not 0 <= own < steps.count or not len(numbers):
         return None
     table = timeline.allocations.select("stack", "size", "alloc_event", "free_event").filter(pl.col("stack") > 0)
-    table = table.with_columns(step=pl.Series(steps.of(table["alloc_event"].to_numpy() + 1)))
+    table = table.with_columns(step=pl.Series(steps.of(table["alloc_event"].to_numpy())))
     live = live_at(table, event)
     if event in timeline.oom_events:
         request = (

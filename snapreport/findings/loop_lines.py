@@ -38,16 +38,15 @@ def loop_anchors(timeline: DeviceTimeline, fewest: int) -> list[np.ndarray]:
     birth, stack = table["alloc_event"].to_numpy().astype(np.int64), table["stack"].to_numpy()
     traced = birth >= 0
     birth, stack = birth[traced], stack[traced]
-    if len(birth) < fewest:
-        return []
     counts = np.bincount(stack)
     outside = outside_modules(timeline.recording)[: len(counts)]
     heads = _heads(stack, counts)
-    ends = np.cumsum(np.bincount(stack[heads], minlength=len(counts)))
+    runs = np.bincount(stack[heads], minlength=len(counts))
+    ends = np.cumsum(runs)
     found: dict[int, np.ndarray] = {}
-    for number in np.flatnonzero(outside & (counts >= fewest)).tolist():
-        at = heads[ends[number - 1] if number else 0 : ends[number]]
-        if len(at) >= fewest and len(at) not in found and _is_regular(at, len(birth)):
+    for number in np.flatnonzero(outside & (runs >= fewest)).tolist():
+        at = heads[ends[number] - runs[number] : ends[number]]
+        if len(at) not in found and _is_regular(at, len(birth)):
             found[len(at)] = birth[at]
             if len(found) >= _MAX_CANDIDATES:
                 break

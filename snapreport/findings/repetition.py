@@ -69,9 +69,9 @@ class Repetitions(Struct, frozen=True):
     def count(self) -> int:
         return len(self.bounds) - 1
 
-    def of(self, positions: np.ndarray) -> np.ndarray:
-        """The repetition of each position; -1 before the first and ``count`` after the last."""
-        return np.searchsorted(self.bounds, positions, "right") - 1
+    def of(self, events: np.ndarray) -> np.ndarray:
+        """The repetition of each event; -1 before the first and ``count`` after the last."""
+        return np.searchsorted(self.bounds - 1, events, "right") - 1
 
 
 def repetitions(timeline: DeviceTimeline) -> Repetitions | None:
@@ -93,10 +93,7 @@ def growth_repetitions(timeline: DeviceTimeline) -> Repetitions | None:
 
 def _steps(timeline: DeviceTimeline) -> Repetitions | None:
     table = timeline.steps
-    if len(table) < FEWEST:
-        return None
-    first = table["first_event"].to_numpy().astype(np.int64) + 1
-    bounds = np.unique(np.append(first, int(table["last_event"][-1]) + 2))
+    bounds = np.unique(np.append(table["first_event"], table["last_event"].tail(1) + 1)).astype(np.int64) + 1
     if len(bounds) <= FEWEST:
         return None
     unfinished = int(table["name"][-1].endswith("(unfinished)"))
@@ -105,11 +102,10 @@ def _steps(timeline: DeviceTimeline) -> Repetitions | None:
 
 def _cycles_of_curve(timeline: DeviceTimeline, births: Callable[[], _Births]) -> Repetitions | None:
     bounds = _troughs(timeline.allocated)
-    if len(bounds) <= FEWEST or not _recurs(births(), bounds):
+    if not _recurs(births(), bounds):
         return None
-    return Repetitions(
-        bounds, "cycle", "the allocated curve falls and rises again with the same stacks", _is_loop(timeline, bounds)
-    )
+    found = Repetitions(bounds, "cycle", "the allocated curve falls and rises again with the same stacks")
+    return replace(found, is_loop=_is_loop(timeline, found))
 
 
 def _iterations(timeline: DeviceTimeline, births: Callable[[], _Births]) -> Repetitions | None:
@@ -119,13 +115,13 @@ def _iterations(timeline: DeviceTimeline, births: Callable[[], _Births]) -> Repe
     for events in loop_anchors(timeline, FEWEST + 1):
         bounds = np.append(events + 1, len(timeline.events) + 1)
         if _recurs(births(), bounds):
-            source = "one line of the program allocates at regular intervals"
-            works = _stacks_of_iteration(timeline, bounds) >= _MIN_WORK
-            return Repetitions(bounds, "iteration", source, works and not _is_layer(timeline, bounds))
+            found = Repetitions(bounds, "iteration", "one line of the program allocates at regular intervals")
+            works = _stacks_of_iteration(timeline, found) >= _MIN_WORK
+            return replace(found, is_loop=works and not _is_layer(timeline, found))
     return None
 
 
-def _is_layer(timeline: DeviceTimeline, bounds: np.ndarray) -> bool:
+def _is_layer(timeline: DeviceTimeline, repetitions: Repetitions) -> bool:
     """Whether the iterations are of one forward pass that memory ran out in: none runs half of the model's parameters,
     as far as their number tells, or modules that ran once, before all of them, left what a backward pass would need.
     """
@@ -133,31 +129,30 @@ def _is_layer(timeline: DeviceTimeline, bounds: np.ndarray) -> bool:
         return False
     table = timeline.allocations
     parameters = int((table["category"] == "parameter").sum())
-    stack, born, freed = (table[name].to_numpy().astype(np.int64) for name in ("stack", "alloc_event", "free_event"))
+    stack, born, freed = (table[name].to_numpy() for name in ("stack", "alloc_event", "free_event"))
+    number = repetitions.of(born)
     forward = (stack_phases(timeline.recording).innermost == FORWARD)[stack] & (born >= 0)
-    made = np.histogram(born[forward] + 1, bounds)[0]
-    before = forward & (born + 1 < bounds[0]) & ((freed < 0) | (freed > timeline.oom_events[-1]))
-    before &= ~is_among(stack, np.unique(stack[born + 1 >= bounds[0]]))
+    made = np.bincount(number[forward & (number >= 0)], minlength=repetitions.count)
+    before = forward & (number < 0) & ((freed < 0) | (freed > timeline.oom_events[-1]))
+    before &= ~is_among(stack, np.unique(stack[number >= 0]))
     left = int(table["size"].to_numpy()[before].sum())
     return 2 * float(np.median(made)) <= parameters or left >= _MIN_LEFT
 
 
-def _stacks_of_iteration(timeline: DeviceTimeline, bounds: np.ndarray) -> float:
-    """How many stacks allocate in one iteration, the median."""
-    table = timeline.allocations.select("stack", "alloc_event").filter(IS_TRACED)
-    number = np.searchsorted(bounds, table["alloc_event"].to_numpy().astype(np.int64) + 1, "right") - 1
-    pairs = table.select("stack", number=pl.Series(number)).unique().filter(pl.col("number") >= 0)
-    return float(np.median(np.bincount(pairs["number"].to_numpy(), minlength=len(bounds) - 1)))
-
-
-def _is_loop(timeline: DeviceTimeline, bounds: np.ndarray) -> bool:
-    """Whether most repetitions allocate in Python code outside of any module call."""
+def _stacks_of_iteration(timeline: DeviceTimeline, repetitions: Repetitions) -> float:
+    """How many stacks allocate in one iteration, the median: one at least, which begins it."""
     table = timeline.allocations
-    birth, stack = table["alloc_event"].to_numpy(), table["stack"].to_numpy()
-    outside = outside_modules(timeline.recording)[stack] & (birth >= 0)
-    place = np.searchsorted(bounds, birth[outside].astype(np.int64) + 1, "right") - 1
-    hit = np.unique(place[(place >= 0) & (place < len(bounds) - 1)])
-    return len(hit) >= _MIN_LOOP_SHARE * (len(bounds) - 1)
+    number = pl.Series(repetitions.of(table["alloc_event"].to_numpy()))
+    pairs = table.select("stack", number=number).filter(pl.col("number") >= 0).unique()
+    return float(np.median(np.bincount(pairs["number"].to_numpy())))
+
+
+def _is_loop(timeline: DeviceTimeline, repetitions: Repetitions) -> bool:
+    """Whether most repetitions allocate in Python code outside of any module call."""
+    table = timeline.allocations.filter(IS_TRACED)
+    outside = outside_modules(timeline.recording)[table["stack"].to_numpy()]
+    number = repetitions.of(table["alloc_event"].to_numpy()[outside])
+    return bool(np.isin(np.arange(repetitions.count), number).mean() >= _MIN_LOOP_SHARE)
 
 
 class _Births(Struct, frozen=True, eq=False):
@@ -183,32 +178,25 @@ def _recurs(births: _Births, bounds: np.ndarray) -> bool:
 
     The waves of a single step (forward, backward, optimizer) rise and fall as well, but are no repetition.
     """
-    count = len(bounds) - 1
-    if not len(births.place):
-        return False
     # A table of all places is looked up in a fifth of the time of searching for each.
-    end = int(births.place.max()) + 1
+    end = int(births.place.max(initial=0)) + 1
     lengths = np.diff(np.minimum(bounds, end), prepend=0, append=end)
-    number = np.repeat(np.arange(-1, count + 1, dtype=np.int32), lengths)[births.place]
-    begins = births.is_first.copy()
-    begins[1:] |= number[1:] != number[:-1]
-    first = np.flatnonzero(begins)
+    # 0 before the first repetition, which is 1.
+    number = np.repeat(np.arange(len(lengths), dtype=np.int32), lengths)[births.place]
+    first = np.flatnonzero(births.is_first | (number != np.roll(number, 1)))
     number, sums = number[first], np.add.reduceat(births.size, first)
-    repeated = ~births.is_first[first] & (np.diff(number, prepend=-2) == 1) & (number > 0)
-    inside = (number >= 0) & (number < count)
-    number, sums, repeated = number[inside], sums[inside], repeated[inside]
-    total = np.bincount(number, sums, count)
-    alike = np.bincount(number, sums * repeated, count) >= _MIN_SIMILARITY * total
-    later = np.unique(number[number > 0])
+    repeated = ~births.is_first[first] & (number == np.roll(number, 1) + 1)
+    alike = np.bincount(number, sums * repeated) >= _MIN_SIMILARITY * np.bincount(number, sums)
+    later = np.intersect1d(number, np.arange(2, len(bounds)))
     return len(later) >= FEWEST - 1 and float(alike[later].mean()) >= _MIN_SHARE_ALIKE
 
 
 def _troughs(allocated: np.ndarray) -> np.ndarray:
     """Positions of the troughs between rises, with hysteresis, after the trend is taken off."""
     size = len(allocated)
-    if size < 4 * FEWEST:
-        return np.zeros(0, np.int64)
-    edges = np.unique(np.linspace(0, size, min(_MAX_COLUMNS, size) + 1).astype(np.int64))
+    if size <= FEWEST:
+        return np.array([], np.int64)
+    edges = np.linspace(0, size, min(_MAX_COLUMNS, size) + 1).astype(np.int64)
     starts = edges[:-1]
     high = np.maximum.reduceat(allocated, starts)
     low = np.minimum.reduceat(allocated, starts)
@@ -231,6 +219,6 @@ def _troughs(allocated: np.ndarray) -> np.ndarray:
             extreme = max(extreme, highest)
             if lowest < extreme - need:
                 is_falling, extreme, place = True, lowest, column
-    if is_falling and troughs and troughs[-1] != place:
+    if is_falling:
         troughs.append(place)
     return np.array([starts[t] + int(np.argmin(allocated[starts[t] : edges[t + 1]])) for t in troughs], np.int64)

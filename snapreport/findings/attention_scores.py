@@ -287,6 +287,7 @@ def _neighbours(
     stack, size = context.stack[births], context.size[births]
     function, is_direct = caller[stack], direct[stack]
     scores, of = size[centres], function[centres]
+    is_product = np.append(product[stack], False)  # nothing follows the last
     projected = _projected(context, births, centres, of, product[stack])
     for step in (-1, 1):
         going = np.arange(len(centres))
@@ -298,12 +299,11 @@ def _neighbours(
                 break
             tiny = size[at] * MIN_ROW_RATIO <= scores[going]
             ratio = size[at] / np.maximum(scores[going], 1)
-            alike = (is_direct[at] & np.isin(ratio, RATIOS)) | (product[stack[at]] & np.isin(ratio, _OF_EINSUM))
+            alike = (is_direct[at] & np.isin(ratio, RATIOS)) | (is_product[at] & np.isin(ratio, _OF_EINSUM))
             alike &= (function[at] == of[going]) & ~((ratio != 1.0) & (size[at][:, None] == projected[going]).any(1))
             if step > 0:
                 # The last of a call is its output, which stays: another number of bytes only if more follows directly.
-                after = np.clip(at + 1, 0, len(births) - 1)
-                more = product[stack[after]] & (function[after] == of[going])
+                more = is_product[at + 1] & (np.append(function, 0)[at + 1] == of[going])
                 alike &= (ratio == 1.0) | more
             found[births[at[alike]]] = True
             going = going[alike | tiny]

@@ -52,12 +52,12 @@ def _sends_messages(context: AdviceContext, fixed: np.ndarray) -> bool:
     large = every.forward & (every.size >= _MIN_BYTES)
     size, run = every.size[large], born_in(context)[every.rows[large]]
     sizes, count = np.unique(context.size[fixed], return_counts=True)
-    passes = len(np.unique(run))
+    fewest = 2 * max(1, len(np.unique(run)))
     for edges in sizes[count >= 2].tolist():
         for nodes in sizes[sizes < edges].tolist():
             sent = size[1:] * nodes == size[:-1] * edges
             received = size[1:] * edges == size[:-1] * nodes
-            if min(sent.sum(), received.sum()) >= 2 * passes:
+            if min(sent.sum(), received.sum()) >= fewest:
                 return True
     return False
 

@@ -24,7 +24,7 @@ from snapreport.jobs.curves import event_curve, step_curve, time_curve
 from snapreport.jobs.digest import _step_at, _time_at
 from snapreport.jobs.digest_format import MAGIC, pack, unpack
 from snapreport.jobs.digest_model import METRICS, DigestCurve, _curve, _sentence
-from snapreport.jobs.groups import Group, find_groups
+from snapreport.jobs.groups import Group, _other_parts, find_groups
 from snapreport.jobs.headline import _elsewhere, _groups, _out_of_memory
 from snapreport.jobs.heat import HeatAxis, _columns, _fill, clipped_end, heat_of
 from snapreport.jobs.imbalance import imbalance_of
@@ -228,6 +228,64 @@ def test_a_rank_with_parameters_of_its_own_beside_all_levels_is_apart() -> None:
     assert ends(inner, {4: 300}) == []
     both = [1000.0] * 4 + [2300, 2300] + [2000] * 4
     assert ends(both, {4: 300, 5: 300}) == [[4, 5]] and ends(both, {4: 40, 5: 40}) == []
+
+
+def test_levels_at_their_limits() -> None:
+    assert levels([1000] * 4 + [1005] * 3) == [list(range(7))]  # half a percent, no more
+    three = find_groups(np.ones((5, 1)), np.array([1000.0] * 3 + [2000, 3000]), np.zeros(5))
+    assert three[0].kind == "level"  # 60% of the ranks
+    assert levels([1000, 1000, 2000, 2000]) == [[0, 1], [2, 3]]
+    ends = [2300.0] + [1000] * 4 + [2000] * 3
+    found = find_groups(np.array(ends)[:, None], np.array(ends), np.array([102.1] + [100] * 7))
+    assert [group.rows for group in found if group.kind == "end"] == [[0]]
+    both = np.array([1000.0] * 4 + [2300, 2311.5] + [2000] * 4)
+    found = find_groups(both[:, None], both, np.array([100.0] * 4 + [400] * 2 + [100] * 4))
+    assert [group.rows for group in found if group.kind == "end"] == [[4, 5]]
+
+
+def test_which_groups_are_judged() -> None:
+    """Three ranks of a level or a spread, four between the ends of a slope; never the ends."""
+
+    def judged(totals: list[float]) -> list[tuple[str, int, bool]]:
+        peaks = np.array(totals, float)
+        found = find_groups(peaks[:, None], peaks, np.zeros(len(peaks)))
+        return [(group.kind, len(group.rows), group.is_judged) for group in found]
+
+    assert judged([1000] * 3 + [2000] * 3) == [("level", 3, True)] * 2
+    assert judged([1000, 2000] * 2) == [("level", 2, False)] * 2
+    assert judged([1000, 1700, 1200]) == [("spread", 3, True)]
+    assert judged([1000, 1700]) == [("spread", 2, False)]
+    assert judged([10, 20, 30, 40, 50]) == [("end", 1, False), ("slope", 3, False), ("end", 1, False)]
+    assert judged([10, 20, 30, 40, 50, 60]) == [("end", 1, False), ("slope", 4, True), ("end", 1, False)]
+    assert judged([10, 20, 30, 40, 40, 50, 60])[1] == ("slope", 5, True)
+
+
+@pytest.mark.parametrize(
+    ("rows", "world", "own", "ends"),
+    [
+        (range(8), 8, {0: (30, 30)}, [0]),
+        (range(8), 8, {0: (30, 30), 7: (9, 9)}, [0, 7]),
+        (range(8), 9, {0: (30, 30), 7: (9, 9)}, [0]),
+        (range(1, 8), 8, {7: (9, 9)}, [7]),
+        (range(8), 8, {7: (2, 9)}, []),  # 2% of the others' parameters
+        (range(8), 8, {7: (2.1, 9)}, [7]),
+        (range(8), 8, {7: (9, 2)}, []),  # in stacks that the others lack
+        (range(8), 8, {7: (9, 2.1)}, [7]),
+        (range(8), 8, {7: (9, 9), 3: (0, 1)}, []),
+        ([0, 1, 2, 7], 8, {7: (9, 9)}, [7]),
+        ([0, 1, 7], 8, {7: (9, 9)}, []),  # one rank between shows nothing
+    ],
+)
+def test_an_embedding_or_a_head_of_its_own(
+    rows: Any, world: int, own: dict[int, tuple[float, float]], ends: list[int]
+) -> None:
+    """``own``: more parameters of a rank, and its bytes in a stack of its own; the last rank's is another."""
+    stacks, parameters = np.zeros((9, 3)), np.full(9, 100.0)
+    stacks[:, 0] = 500
+    for row, (more, alone) in own.items():
+        parameters[row] += more
+        stacks[row, 1 if row == 0 else 2] = alone
+    assert _other_parts(np.array(rows), stacks, parameters, world) == ends
 
 
 def roles(stacks: list[list[float]], totals: list[float] | None = None, parameters: list[float] | None = None) -> Any:

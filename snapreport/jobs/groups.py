@@ -103,7 +103,7 @@ def _levels(rows: np.ndarray, totals: np.ndarray) -> list[np.ndarray]:
     parts = np.split(order, np.flatnonzero(np.diff(sizes) > gap) + 1)
     of_rank = np.sort(np.repeat([len(part) for part in parts], [len(part) for part in parts]))
     typical = int(of_rank[len(of_rank) // 2])
-    least = max(2 if len(rows) <= 4 or typical == 2 else 3, typical // 4)
+    least = max(2 if typical == 2 else 3, typical // 4)
     tight = [
         part
         for part in parts

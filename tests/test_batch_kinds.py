@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tagged import context_of
+from tagged import context_of, marks
 
 from snapreport.findings import batch_limits
+from snapreport.findings.advice_activations import batch_sized
 
 STEP = "f:a64 f:a64 b:g64 "
 
@@ -112,3 +113,16 @@ MESSAGES = "f:a64 f:a96 f:a96 f:a64 "
 )
 def test_a_graph_has_no_batch(program: str, is_graph: bool, tmp_path: Path) -> None:
     assert batch_limits._is_one_graph(context_of(program, tmp_path)) == is_graph
+
+
+@pytest.mark.parametrize(
+    ("program", "grows"),
+    [
+        # Updates that an optimizer step by hand computes.
+        ("w:p64 f:a8 b:g64 l:u64 -3 w:p2 f:a8 b:g64 l:u64 -7", ".x...x.."),
+        ("w:p64 f:a8 b:g64 l:u63 -3 w:p2 f:a8 b:g64 l:u63 -7", ".x.x.x.x"),  # no weight is as large
+        ("w:p64 f:a8 l:u64 b:g64 -2 w:p2 f:a8 l:u64 b:g64 -6", ".xx..xx."),  # of the loss
+    ],
+)
+def test_what_grows_with_the_batch(program: str, grows: str, tmp_path: Path) -> None:
+    assert marks(batch_sized(context_of(program, tmp_path))) == grows

@@ -16,6 +16,7 @@ from snapreport.findings.evaluation_batch import evaluation_batch, is_evaluation
 from snapreport.findings.graphs import (
     MOST_PASSES,
     added_to_gradients,
+    after_backward,
     born_in,
     dropped_graphs,
     freed_in,
@@ -289,14 +290,15 @@ def batch_sized(context: AdviceContext) -> np.ndarray:
     which it joins.
     """
     grows = context.traced("activation", "input", "temporary") & ~dropped_graphs(context)
-    grows |= unknown_of_a_step(context)
+    weights = context.category("parameter")
+    # As large as weights, before the next forward pass: of an optimizer step by hand.
+    grows |= unknown_of_a_step(context) & ~(after_backward(context) & np.isin(context.size, context.size[weights]))
     # Inputs that stay allocated over more backward passes than those of one batch are no batch.
     lasting = context.traced("input") & (freed_in(context) - born_in(context) >= MOST_PASSES)
     grows &= ~(_kept_over_steps(context) | context.outlives_loop | resident_data(context))
     grows &= ~(collections(context) | lasting)
     grows &= ~scores_of_pairs(context)  # of an evaluation
     grows &= ~np.isin(context.size, computed_weights(context))
-    weights = context.category("parameter")
     joined = context.bytes_at_peak(weights)
     # A single weight is as large as all: an image that is optimized, and what is computed of it.
     grows &= (context.size != joined) | (joined == context.size[weights].max(initial=0))

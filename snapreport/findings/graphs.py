@@ -293,6 +293,16 @@ def unknown_of_a_step(context: AdviceContext) -> np.ndarray:
     return np.asarray(found)
 
 
+@remembered
+def after_backward(context: AdviceContext) -> np.ndarray:
+    """Bool per allocation: made by the program after a backward pass, before the next forward pass."""
+    forward, backward = (
+        np.append(-1, events)[np.searchsorted(events, context.born)]
+        for events in (forward_births(context), np.flatnonzero(backward_allocations(context)))
+    )
+    return np.asarray(context.has_python & (backward > forward))
+
+
 def _between(context: AdviceContext, events: np.ndarray) -> np.ndarray:
     """Bool per allocation: whether any of ``events``, a Bool per event, lies between its birth and its free."""
     count = np.append(0, np.cumsum(events))

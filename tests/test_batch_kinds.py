@@ -126,3 +126,12 @@ def test_a_graph_has_no_batch(program: str, is_graph: bool, tmp_path: Path) -> N
 )
 def test_what_grows_with_the_batch(program: str, grows: str, tmp_path: Path) -> None:
     assert marks(batch_sized(context_of(program, tmp_path))) == grows
+
+
+@pytest.mark.parametrize(("samples", "at_once", "grows"), [(6, 1, 1), (5, 1, 6), (3, 2, 1), (2, 3, 7), (3, 3, 10)])
+def test_a_loss_that_loops_over_samples(samples: int, at_once: int, grows: int, tmp_path: Path) -> None:
+    made = range(1, 1 + samples * at_once)
+    loops = (made[begin : begin + at_once] for begin in range(0, len(made), at_once))
+    loss = (" ".join(["l:u16"] * at_once + [f"-{one}" for one in loop]) for loop in loops)
+    mask = batch_sized(context_of(" ".join(["f:a8", *loss, "b:g1"]), tmp_path))
+    assert mask.sum() == grows

@@ -21,7 +21,7 @@ STACK = "frames"
 POOL = "pool"
 _KINDS = (STACK, *TEXT_KEYS[1:], POOL)  # of what a parsed entry puts into the memo; actions are references
 _MEMOIZED, _TUPLE2 = bytes([MEMOIZE]), b"\x86"
-_MOST_WRITTEN = 10_000  # texts and pools of a trace that the unpickler gets after it: some milliseconds
+_MOST_WRITTEN = 1_000  # texts and pools of a trace that the unpickler gets after it: 10 ms
 _FEW = 16  # known tokens; with more, sorting is faster than a comparison with each
 
 

@@ -6,7 +6,7 @@ import io
 import pickle
 import re
 from array import array
-from itertools import islice, repeat
+from itertools import filterfalse, islice, repeat
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,7 @@ _MOST_PLACES = 1 << 21  # that the decoder has: its table takes 16 bytes for eac
 _AT_ONCE = 8  # lists, for which it is faster
 _MOST_SKIPPED = 64  # calls of the decoder, after some that were in vain
 _MOST_REFERENCES = 400  # of a new value, some in texts: more are unpickled in less time
+_DEEP = 5 * _MOST_REFERENCES  # bytes
 _REFERENCE = rb"(?:h.|j.{4})"
 # No character begins with MEMOIZE (0x94), which follows the text. The length before it is compared later.
 _TEXT = rb"[\x00-\x7f]*+(?:(?:[\xc2-\xdf].|[\xe0-\xef]..|[\xf0-\xf4]...)[\x00-\x7f]*+)*+"
@@ -35,6 +36,7 @@ _OF_REFERENCES = re.compile(rb"\]\x94(?:\(" + _REFERENCE + rb"++e)*+(?:" + _REFE
 _REFERENCES = re.compile(_REFERENCE, re.DOTALL)
 _ITEMS = re.compile(b"(" + _REFERENCE + rb")|\}\x94\((" + _PAIRS + b")u", re.DOTALL)
 _VALUES = re.compile(_REFERENCE + b"|" + _INLINE + b"|" + _NUMBER, re.DOTALL)
+_EMPTY_LIST = b"]"[0]
 _TEXTS = {0x8C: 2, 0x58: 5}  # opcode of a text → bytes before it
 
 
@@ -64,8 +66,8 @@ class _Numbers(dict[bytes, int]):
 
 
 class _Decoder:
-    """Reads lists of references with an unpickler that has the numbers of frames in their places: 30 ns a frame, which
-    a regular expression and a dict take 150 for.
+    """Reads lists of references with an unpickler that has the bytes of the frames' numbers in their places: 30 ns a
+    frame, which a regular expression and a dict take 150 for.
     """
 
     def __init__(self, numbers: _Numbers) -> None:
@@ -86,7 +88,7 @@ class _Decoder:
         new = islice(reversed(self._numbers.items()), len(self._numbers) - self._put)
         self._put = len(self._numbers)
         puts = [
-            b"J" + number.to_bytes(4, "little") + b"r" + reference[1:].ljust(4, b"\0") + b"0"
+            b"C\x04" + number.to_bytes(4, "little") + b"r" + reference[1:].ljust(4, b"\0") + b"0"
             for reference, number in new
             if int.from_bytes(reference[1:], "little") < _MOST_PLACES
         ]
@@ -102,7 +104,7 @@ class _Decoder:
             self._skip = self._skipped = min(2 * self._skipped + 1, _MOST_SKIPPED)
             return []
         self._skipped = 0
-        return [array(NUMBER.char, one).tobytes() for one in found]
+        return list(map(b"".join, found))
 
 
 class EntryStacks:
@@ -122,12 +124,16 @@ class EntryStacks:
         values = [data[a:b] for a, b in zip(begin.tolist(), end.tolist(), strict=True)]
         codes = np.fromiter(map(self._codes.get, values, repeat(NEW)), np.int32, len(values))
         inline: dict[int, Frames] = {}
+        rows = np.flatnonzero(codes == NEW).tolist()
+        new = list(dict.fromkeys(map(values.__getitem__, rows)))
+        if _are_of_references(new):
+            return codes, inline
         seen: set[bytes] = set()
-        for i in np.flatnonzero(codes == NEW).tolist():
+        for i in rows:
             value = values[i]
             if value in seen:
                 continue
-            is_deep = len(value) > 5 * _MOST_REFERENCES and value.count(b"j") > _MOST_REFERENCES
+            is_deep = len(value) > _DEEP and value.count(b"j") > _MOST_REFERENCES
             is_readable, frames = (False, None) if is_deep else read_frames(value)
             if not is_readable:
                 codes[i] = UNREADABLE
@@ -137,38 +143,43 @@ class EntryStacks:
                 seen.add(value)
         return codes, inline
 
-    def add(self, values: list[tuple[bytes, Frames | None, int]]) -> list[int]:
-        """Codes of new values, frames in them, and places of the memo before them, up to the first value that refers to
-        anything but a frame or a list of frames.
+    def add(self, values: list[bytes], inline: dict[int, Frames], places: list[int]) -> list[int]:
+        """Codes of new values, up to the first that refers to anything but a frame or a list of frames.
+
+        inline: the frames in some of them, by their index, in order. places: of the memo before each value.
         """
-        codes = self._codes
         made: list[int] = []
-        begin = 0
-        for end in [*(i for i, (_, frames, _) in enumerate(values) if frames), len(values)]:
-            # Up to the next with frames that those after it may refer to.
-            group = values[begin : end + 1]
-            begin = end + 1
-            new = list(dict.fromkeys(value for value, frames, _ in group if value not in codes and frames is None))
-            if len(new) >= _AT_ONCE and all(value[:1] == b"]" for value in new):
-                codes.update(zip(new, map(self._stacks.register, self._decoder.keys(new)), strict=False))
-            for value, frames, place in group:
-                if value not in codes:
-                    try:
-                        codes[value] = self._code(value, frames, place)
-                    except KeyError:
-                        return made
-                made.append(codes[value] if frames is None else codes.pop(value))
+        try:
+            # Those up to the next with frames, which those after it may refer to.
+            for i, frames in inline.items():
+                self._add(values[len(made) : i], made)
+                made.append(self._code_of_frames(frames, places[i]))
+            self._add(values[len(made) :], made)
+        except KeyError:
+            pass
         return made
 
-    def _code(self, value: bytes, frames: Frames | None, place: int) -> int:
-        if frames is None and value[:1] == b"]":
+    def _add(self, values: list[bytes], made: list[int]) -> None:
+        """Appends the codes of values that hold no frames. Raises ``KeyError`` after those before another one."""
+        codes = self._codes
+        new = list(dict.fromkeys(filterfalse(codes.__contains__, values)))
+        if len(new) >= _AT_ONCE and {value[0] for value in new} == {_EMPTY_LIST}:
+            codes.update(zip(new, map(self._stacks.register, self._decoder.keys(new)), strict=False))
+        for value in values:
+            if value not in codes:
+                codes[value] = self._code(value)
+            made.append(codes[value])
+
+    def _code(self, value: bytes) -> int:
+        if value[0] == _EMPTY_LIST:
             numbers = array(NUMBER.char, map(self._numbers.__getitem__, _REFERENCES.findall(value, 2)))
             return self._stacks.register(numbers.tobytes())
-        if frames is None:
-            known = self._memo.object_at(int.from_bytes(value[1:], "little"))
-            if type(known) is not list:
-                raise KeyError(value)
-            return int(self._stacks.add([known], lambda row: "trace")[0])
+        known = self._memo.object_at(int.from_bytes(value[1:], "little"))
+        if type(known) is not list:
+            raise KeyError(value)
+        return int(self._stacks.add([known], lambda row: "trace")[0])
+
+    def _code_of_frames(self, frames: Frames, place: int) -> int:
         numbers = array(NUMBER.char)
         place += 1  # of the list
         for reference, tokens in frames.items:
@@ -200,6 +211,12 @@ class EntryStacks:
         if set(map(type, keys)) != {str}:
             raise KeyError(tokens)
         return dict(zip(keys, values[1::2], strict=True)), place
+
+
+def _are_of_references(values: list[bytes]) -> bool:
+    """Whether all are lists of references, and none is deep."""
+    # One search of all takes a third of the time of a call for each.
+    return max(map(len, values), default=0) <= _DEEP and _OF_REFERENCES.findall(b"".join(values)) == values
 
 
 def read_frames(value: bytes) -> tuple[bool, Frames | None]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from itertools import islice
 from operator import itemgetter
 from typing import Any
 
@@ -44,7 +43,6 @@ class FrameTable:
         self._by_identity: dict[int, int] = {}
         self._by_address = NumberTable()
         self._fx_keys: set[str] = set()
-        self.characters = 0
         # The dicts whose addresses are remembered, so that no other object gets the same one.
         self._alive: list[Any] = []
         self._by_value = 0  # calls for which addresses are not looked up
@@ -105,11 +103,7 @@ class FrameTable:
             return np.array(
                 [MARKED + one.stack if type(one) is StackMark else self.number(one) for one in objects], np.int64
             )
-        known, before = self._numbers, len(self._numbers)
-        numbers = np.fromiter(map(known.__getitem__, rows), np.int64, len(rows))
-        new = islice(reversed(known), len(known) - before)
-        self.characters += sum(len(row[0]) + len(row[2]) for row in new)
-        return numbers
+        return np.fromiter(map(self._numbers.__getitem__, rows), np.int64, len(rows))
 
     def number(self, frame: Any) -> int:
         """The number of a frame by its value. Raises :class:`SnapshotError` if it is none."""
@@ -130,8 +124,6 @@ class FrameTable:
         key: tuple[Any, ...] = (text(filename, "frame", "filename"), line, text(name, "frame", "name"))
         if extra:
             key = *key, extra
-        if key not in self._numbers:
-            self.characters += len(key[0]) + len(key[2]) + sum(len(value) for _, value in extra)
         return self._numbers[key]
 
     def _fx(self, frame: dict[Any, Any]) -> tuple[tuple[str, str], ...]:
@@ -151,14 +143,19 @@ class FrameTable:
     def __len__(self) -> int:
         return len(self._numbers)
 
+    @property
+    def characters(self) -> int:
+        """Of the texts of all distinct frames."""
+        named = sum(sum(map(len, map(itemgetter(i), self._numbers))) for i in (0, 2))
+        return named + sum(len(value) for key in self._numbers if len(key) > 3 for _, value in key[3])
+
     def table(self, order: np.ndarray) -> pl.DataFrame:
         """A row per frame, in ``order``."""
         numbered = list(self._numbers)
         rows = [numbered[i] for i in order.tolist()]
         columns = {
-            "filename": pl.Series([row[0] for row in rows], dtype=pl.String),
-            "line": pl.Series([row[1] for row in rows], dtype=pl.Int64),
-            "name": pl.Series([row[2] for row in rows], dtype=pl.String),
+            name: pl.Series(list(map(itemgetter(i), rows)), dtype=dtype)
+            for i, (name, dtype) in enumerate((("filename", pl.String), ("line", pl.Int64), ("name", pl.String)))
         }
         extras: dict[str, list[str | None]] = {key: [None] * len(rows) for key in sorted(self._fx_keys)}
         for i, row in enumerate(rows):

@@ -43,31 +43,28 @@ def sorted_stacks(keys: list[bytes], count: int) -> tuple[np.ndarray, np.ndarray
     stack → new id; old numbers of the frames in the new order.
     """
     # The bytes of a key backwards are its numbers in big-endian order, outermost first: they sort as the stacks do.
-    outer = [key[::-1] for key in keys]
-    order = sorted(range(len(keys)), key=outer.__getitem__)
-    outer = list(map(outer.__getitem__, order))
+    order = sorted(range(len(keys)), key=[key[::-1] for key in keys].__getitem__)
+    keys = list(map(keys.__getitem__, order))
     renumber = np.empty(len(keys), np.int32)
     renumber[order] = np.arange(len(keys), dtype=np.int32)
-    frame_order = _first_appearances(outer, count)
+    frame_order = _first_appearances(keys, count)
     numbers = np.zeros(count, np.int32)
     numbers[frame_order] = np.arange(len(frame_order), dtype=np.int32)
-    lengths = np.fromiter(map(len, outer), np.int64, len(outer)) // NUMBER.itemsize
+    lengths = np.fromiter(map(len, keys), np.int64, len(keys)) // NUMBER.itemsize
     offsets = np.concatenate(([0], np.cumsum(lengths)))
-    outer.reverse()
-    backwards = b"".join(outer)
-    del outer
-    return offsets, numbers[np.frombuffer(backwards, NUMBER.newbyteorder(">"))[::-1]], renumber, frame_order
+    return offsets, numbers[np.frombuffer(b"".join(keys), NUMBER)], renumber, frame_order
 
 
-def _first_appearances(outer: list[bytes], count: int) -> np.ndarray:
-    """The distinct frames of stacks, each big-endian and outermost first, in the order of their first appearance."""
+def _first_appearances(keys: list[bytes], count: int) -> np.ndarray:
+    """The distinct frames of stacks in the order of their first appearance, where each begins with its outermost."""
     seen, place = np.zeros(count, bool), np.zeros(count, np.int64)
     found = []
     # Some at a time: of stacks of a thousand frames, the numbers of all take more memory than the file.
-    step = max(1, _AT_ONCE * len(outer) // max(1, sum(map(len, outer))))
-    for begin in range(0, len(outer), step):
-        values = np.frombuffer(b"".join(outer[begin : begin + step]), ">u4").astype(np.int64)
-        values = values[~seen[values]][::-1]
+    step = max(1, _AT_ONCE * len(keys) // max(1, sum(map(len, keys))))
+    for begin in range(0, len(keys), step):
+        # Backwards, since the last of several writes to one place remains below.
+        values = np.frombuffer(b"".join(keys[begin : begin + step][::-1]), NUMBER)
+        values = values[~seen[values]]
         seen[values] = True
         place[values] = np.arange(len(values))  # of several writes to one place, the last remains
         found.append(values[place[values] == np.arange(len(values))][::-1])

@@ -40,6 +40,8 @@ class StackInterner:
     def __init__(self) -> None:
         # Stacks by their frames' numbers, as bytes; the order is that of the ids.
         self._codes = numbering([b""])
+        self.register = self._codes.__getitem__
+        """The id of a stack given as the bytes of its frames' numbers."""
         # A list of each stack to compare others with, alone in a tuple: ``in`` knows an object from itself without
         # comparing its items, which ``==`` does not.
         self._known: list[tuple[Any, ...]] = [([],)]
@@ -132,10 +134,6 @@ class StackInterner:
         """The number of a frame. Raises :class:`SnapshotError` if it is none."""
         return self._frames.number(frame)
 
-    def register(self, numbers: bytes) -> int:
-        """The id of a stack given as the bytes of its frames' numbers."""
-        return self._codes[numbers]
-
     def _grow(self) -> None:
         """After stacks were registered."""
         if grown := len(self._codes) - len(self._known):
@@ -214,7 +212,7 @@ class StackInterner:
             rows, raw, size = new[first[order]], numbers.tobytes(), NUMBER.itemsize
             bounds = zip((starts[rows] * size).tolist(), (ends[rows] * size).tolist(), strict=True)
             registered = np.empty(len(rows), np.int64)
-            registered[order] = [self.register(raw[begin:end]) for begin, end in bounds]
+            registered[order] = list(map(self.register, [raw[begin:end] for begin, end in bounds]))
             codes[new] = registered[of_each]
             self._by_hash.insert(distinct, registered)
         return codes
@@ -253,10 +251,9 @@ class StackInterner:
         Raises :class:`SnapshotError` if the texts of distinct frames exceed ``most_characters``: a text shared by many
         frames is stored once in a pickle, but once per frame here.
         """
-        if self._frames.characters > most_characters:
-            raise SnapshotError(
-                f"frames with {self._frames.characters:,} characters of text: not recorded by any program"
-            )
+        characters = self._frames.characters
+        if characters > most_characters:
+            raise SnapshotError(f"frames with {characters:,} characters of text: not recorded by any program")
         offsets, flat, renumber, frame_order = sorted_stacks(list(self._codes), len(self._frames))
         return StackTable(self._frames.table(frame_order), offsets, flat, renumber)
 

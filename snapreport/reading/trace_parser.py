@@ -190,7 +190,8 @@ class TraceParser:
         ranges = zip(found.frames[new].tolist(), (found.stops[new] - 1).tolist(), strict=True)
         values = [data[a:b] for a, b in ranges]
         places = (before + self.memo.filled + found.memo[new]).tolist()
-        codes = self._stacks.add([*zip(values, map(found.lists.get, new.tolist()), places, strict=True)])
+        inline = {k: found.lists[i] for k, i in enumerate(new.tolist()) if i in found.lists} if found.lists else {}
+        codes = self._stacks.add(values, inline, places)
         found.stacks[new[: len(codes)]] = codes
         return last if len(codes) == len(new) else int(new[len(codes)])
 
@@ -244,7 +245,7 @@ class TraceParser:
             return True
         value, place = data[frames[0].start : frames[0].end], filled + frames[0].memo
         is_readable, listed = read_frames(value)
-        codes = self._stacks.add([(value, listed, place)]) if is_readable else []
+        codes = self._stacks.add([value], {0: listed} if listed else {}, [place]) if is_readable else []
         if codes and value[:2] == _NEW_LIST:
             self.memo.put(np.array([place]), np.array(codes), STACK)
         return bool(codes)

@@ -219,6 +219,8 @@ def _late_outputs(context: AdviceContext) -> np.ndarray:
     kept[extended_results(context)] = False
     kept[copied_weights(context)] = False
     rows = np.flatnonzero(kept & (stack > 0) & is_among(context.phases.innermost, (FORWARD, NONE))[stack])
+    if not len(rows):
+        return mask
     table = context.table(rows, generation=_generations(context)[rows])
     table = table.group_by("stack", "generation").agg(
         pl.col("born").min(), soonest=pl.col("freed").min(), freed=pl.col("freed").max()

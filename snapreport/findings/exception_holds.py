@@ -74,6 +74,8 @@ def _given_up(context: AdviceContext, grown: np.ndarray, group: np.ndarray) -> l
     """
     in_pass = context.phases.runs(FORWARD)[context.free_stack] & context.is_freed
     rows = np.flatnonzero(grown & context.forward[context.stack] & ~in_pass)
+    if not len(rows):
+        return []
     passes = backward_passes(context)
     table = context.table(rows, group=group[rows], passes=born_in(context)[rows])
     attempts = table.group_by("group", "passes").agg(

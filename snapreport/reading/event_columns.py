@@ -127,7 +127,7 @@ def _stacks(key: str, column: np.ndarray, renumber: np.ndarray) -> pl.Expr | pl.
 
 def enum_series(name: str, codes: np.ndarray, categories: Sequence[str]) -> pl.Series:
     """An Enum column from codes."""
-    return pl.Series(name, categories, dtype=pl.Enum(categories)).gather(codes)
+    return pl.Series(name, categories, dtype=pl.Enum(categories))[codes]  # gather() takes twice the time
 
 
 def distinct(names: list[str]) -> list[str]:

@@ -33,6 +33,8 @@ from snapreport.timeline.segments import pools_of
 from snapreport.timeline.stats import counted_stats, device_stats, stacks_at
 from snapreport.timeline.steps import device_steps
 
+_OF_BIRTHS = ("addr", "stream", "pool", "stack", "category", "user_metadata", "compile_context")
+
 
 class DeviceTimeline(Struct, dict=True):
     """The history of one device's memory.
@@ -243,18 +245,20 @@ def _allocations(
     ghosts = int((pairing.origin == GHOST).sum())
     event_rows, block_rows = pl.Series(pairing.source[ghosts:]), pairing.source[:ghosts]
     alloc, free, requested = pairing.alloc_event, pairing.free_event, pairing.free_requested_event
-    segment_of = blocks["segment"].gather(block_rows)
+    segment_of = blocks["segment"][block_rows]
     if len(blocks) and not len(segments):  # a profiler trace: earlier memory has only a size
         segments = segments.clear(1).with_columns(stream=pl.lit(0, pl.Int64))
 
+    # Not events[name], which would create 920,183 texts from a column with one value.
+    of_events = events.select(pl.col(_OF_BIRTHS).gather(event_rows))
+
     def both(name: str, of_ghosts: pl.Series) -> pl.Series:
-        # Not events[name], which would create 920,183 texts from a column with one value.
-        return pl.concat([of_ghosts.alias(name), events.select(pl.col(name).gather(event_rows)).to_series()])
+        return pl.concat([of_ghosts.alias(name), of_events[name]])
 
     nothing = pl.Series([None], dtype=pl.String).new_from_index(0, ghosts)
-    address = both("addr", blocks["address"].gather(block_rows))
-    own_pool = both("pool", segments["pool"].gather(segment_of))
-    stack = both("stack", blocks["stack"].gather(block_rows)).to_numpy()
+    address = both("addr", blocks["address"][block_rows])
+    own_pool = both("pool", segments["pool"][segment_of])
+    stack = both("stack", blocks["stack"][block_rows]).to_numpy()
     free_stack = _free_stacks(events, requested, free)
     is_pair = recorded_pairs(events, alloc, requested, free)
     if not is_pair.any() or (stack[is_pair] != free_stack[is_pair]).any():
@@ -275,7 +279,7 @@ def _allocations(
         pl.Series("free_event", free),
         _values_at(events["time_us"], alloc).alias("alloc_us"),
         _values_at(events["time_us"], free).alias("free_us"),
-        both("stream", segments["stream"].gather(segment_of)),
+        both("stream", segments["stream"][segment_of]),
         pools_of(record, address.to_numpy(), own_pool).alias("pool"),
         pl.Series("stack", stack),
         pl.Series("free_stack", free_stack),
@@ -311,7 +315,7 @@ def _values_at(column: pl.Series, event: np.ndarray) -> pl.Series:
     if not len(column):
         return pl.Series([None], dtype=column.dtype).new_from_index(0, len(event))
     missing = event < 0
-    values = column.gather(np.maximum(event, 0))
+    values: pl.Series = column[np.maximum(event, 0)]
     return values.set(pl.Series(missing), None) if missing.any() else values
 
 

@@ -20,6 +20,7 @@ import polars as pl
 from msgspec import Struct
 
 from snapreport.integers import stable_order
+from snapreport.memoize import memoize_by_identity
 from snapreport.reading.recording import ACTIONS, ACTIVE_STATES, PENDING_STATES, DeviceRecord
 
 ALLOC, FREE_REQUESTED, FREE_COMPLETED = (ACTIONS.index(a) for a in ("alloc", "free_requested", "free_completed"))
@@ -88,6 +89,7 @@ IS_TRACED, IS_FREED = pl.col("alloc_event") >= 0, pl.col("free_event") >= 0
 """Boolean per allocation: whether the trace has its allocation, and its free."""
 
 
+@memoize_by_identity
 def action_codes(events: pl.DataFrame) -> np.ndarray:
     """Codes of the action column; the first are those of ``ACTIONS``."""
     return events["action"].to_physical().to_numpy()

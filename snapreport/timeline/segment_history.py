@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from msgspec import Struct
 
-from snapreport.integers import stable_order
+from snapreport.integers import is_among, stable_order
 from snapreport.reading.recording import ACTIONS, DeviceRecord
 from snapreport.timeline.lifetimes import action_codes
 
@@ -31,6 +31,8 @@ def segment_history(record: DeviceRecord) -> pl.DataFrame:
     ``expandable`` Boolean. A segment that the trace allocates and the final state lacks ends with the last event.
     """
     action = action_codes(record.events)
+    if record.segments.is_empty() and not is_among(action, (_ALLOC, _FREE, _MAP, _UNMAP)).any():
+        return pl.DataFrame(schema=SCHEMA)
     fixed = _fixed(record, np.flatnonzero((action == _ALLOC) | (action == _FREE)), action)
     ranges = _mapped(record, np.flatnonzero((action == _MAP) | (action == _UNMAP)), action)
     return pl.concat([fixed, ranges]).sort(["address", "alloc_event"])

@@ -51,9 +51,9 @@ def device_steps(recording: Recording, events: pl.DataFrame, spans: pl.DataFrame
         if len(steps):
             return steps
     # Computed only if the device's own spans have none: most snapshots have one device.
-    spans_of: list[Callable[[], pl.DataFrame]] = [lambda: spans, lambda: regions_of_all(recording, events)]
-    if not len(recording.annotations):
-        spans_of.pop()
+    spans_of: list[Callable[[], pl.DataFrame]] = [lambda: spans] if len(spans) else []
+    if len(recording.annotations):
+        spans_of.append(lambda: regions_of_all(recording, events))
     for source in spans_of:
         steps = _counted(source(), len(events))
         if len(steps):

@@ -18,7 +18,7 @@ from snapreport.findings.oom import retries
 from snapreport.findings.shortage import shortage
 from snapreport.number_format import bytes_text
 from snapreport.reading.noise import NOISE, PYTHON, recorded_flags
-from snapreport.timeline.own_code import is_library
+from snapreport.timeline.own_code import in_library
 
 SMALL = {"layers": 2, "hidden": 128, "heads": 4, "sequence": 64, "batch": 4, "vocabulary": 4096}
 RECORDED = corpus.REAL.parent / "recorded"
@@ -131,7 +131,7 @@ def test_one_click_to_the_whole_stack(failed: tuple[Any, Any, int, int]) -> None
     stack = recording.stack(int(timeline.events["stack"][event]))
     frames = [recording.frames.row(i, named=True)["name"] for i in stack]
     if stack:
-        flags, library = recorded_flags(recording), is_library(recording.frames)
+        flags, library = recorded_flags(recording), in_library(recording)
         own = [
             n
             for i, n in zip(stack, frames, strict=True)

@@ -107,7 +107,8 @@ def test_one_beside_each_product() -> None:
         ("c", 5 * MIB, 30, 42), ("c", 10 * MIB, 31, 32),  # a temporary of one result
         ("d", 7 * MIB, 33, 43), ("d", WIDE, 34, -1), ("e", 8 * MIB, 35, 44), ("d", WIDE, 36, 37),
     ]  # fmt: skip
-    assert beside_products(table(rows)).nonzero()[0].tolist() == [1, 3]
+    every = (table(rows)[name].to_numpy() for name in ("size", "stack", "alloc", "free"))
+    assert beside_products(*every).nonzero()[0].tolist() == [1, 3]
 
 
 def test_pytorch_on_hopper(torch_cuda: FakeTorch, tmp_path: Path) -> None:

@@ -34,8 +34,7 @@ def births(context: AdviceContext) -> Births:
     rows = np.argsort(context.born, kind="stable")
     is_workspace = (context.size == CUBLAS_WORKSPACE) | context.category("workspace")
     # By lines of Python: with C++ frames each operator of a line has a stack of its own.
-    lines = context.table(np.arange(len(rows)), stack=context.calls[context.stack])
-    is_workspace |= beside_products(lines.drop("row").rename({"born": "alloc", "freed": "free"}))
+    is_workspace |= beside_products(context.size, context.calls[context.stack], context.born, context.freed)
     rows = rows[context.is_traced[rows] & ~is_workspace[rows]]
     stack = context.stack[rows]
     forward = context.forward[stack]

@@ -29,12 +29,12 @@ def batch_growth(timeline: DeviceTimeline, value: float) -> SizeLaws:
     evaluation makes at another batch than that of training.
     """
     table = timeline.allocations
-    size, born, stack = (table[name].to_numpy() for name in ("size", "alloc_event", "stack"))
+    size, born, freed, stack = (table[name].to_numpy() for name in ("size", "alloc_event", "free_event", "stack"))
     category = table["category"].to_physical().to_numpy()
     phase = stack_phases(timeline.recording).innermost[stack]
     made_once = np.isin(phase, (OPTIMIZER_STEP, INITIALISATION, LOADING))
     constant = _is_category(category, _FIXED) | made_once | (size == CUBLAS_WORKSPACE)
-    constant |= beside_products(table.select("size", "stack", alloc="alloc_event", free="free_event"))
+    constant |= beside_products(size, stack, born, freed)
     parameter = _is_category(category, ("parameter",))
     joined = size[parameter & live_mask(timeline, timeline.peak_event)].sum()
     weights = np.append(np.unique(size[parameter]), joined)

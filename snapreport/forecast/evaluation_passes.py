@@ -33,10 +33,12 @@ def of_another_batch(timeline: DeviceTimeline) -> np.ndarray:
     trains[passes[is_saved]] = True
     found = np.zeros(len(size), bool)
     evaluates = ~trains[passes] & (passes > 0)
+    if timeline.oom_events or not (forward & evaluates).any():
+        return found
     rows = pl.DataFrame({"line": stacks.innermost()[stack[order]], "size": size[order]})
     made = rows.filter(forward & ~evaluates).unique()
     evaluated = rows.filter(forward & evaluates).join(made, on="line", how="semi").sort("size", "line")
-    if len(evaluated) and not timeline.oom_events:
+    if len(evaluated):
         largest = evaluated.tail(1)
         is_alike = len(largest.join(made, on=("line", "size"), how="semi")) > 0  # as where the trace ends within a pass
         steps = timeline.steps["first_event"].to_numpy()

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-import polars.selectors as cs
 from msgspec import Struct
 
 from snapreport.errors import SnapshotError
@@ -190,12 +189,10 @@ class SegmentReader:
         blocks = pl.concat([_table([], _BLOCK_COLUMNS, _NO_STACKS), *self._blocks])
         blocks = blocks.with_columns(pl.Series("stack", renumber[blocks["stack"].to_numpy()]))
         for table, what in ((segments, "segments"), (blocks, "blocks")):
-            for column in table.select(cs.contains("size")):
-                total = float(column.cast(pl.Float64).sum())
+            for name in [name for name in table.columns if "size" in name]:
+                total = float(table[name].cast(pl.Float64).sum())
                 if total > MAX_SIZE:
-                    raise SnapshotError(
-                        f"{column.name} of all {what} adds up to {total:.3g} bytes, more than any memory"
-                    )
+                    raise SnapshotError(f"{name} of all {what} adds up to {total:.3g} bytes, more than any memory")
         return segments, blocks
 
 

@@ -19,13 +19,13 @@ from msgspec.structs import asdict
 
 from snapreport.integers import interned, stable_order
 from snapreport.packing.columns import Column
-from snapreport.reading.noise import frame_flags
+from snapreport.reading.noise import recorded_flags
 from snapreport.reading.recording import Recording
 from snapreport.reading.stack_marks import innermost_marked
 from snapreport.report.source_links import Rule
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.operators import called_operators, frame_operators, stack_operators
-from snapreport.timeline.own_code import is_library, stack_names
+from snapreport.timeline.own_code import in_library, stack_names
 
 LIBRARY_FLAG = 4
 """In addition to the flags of ``reading/noise.py``: code that the reader did not write."""
@@ -56,7 +56,7 @@ def stack_columns(snapshots: Sequence[Snapshot], rules: Sequence[Rule] = ()) -> 
     ``stack_operator`` and ``stack_called`` index ``operators``, 0 for none (``timeline/operators.py``). ``rules``: line
     addresses.
     """
-    frames, stacks, sequences, base = [], [], [], []
+    frames, stacks, flags, sequences, base = [], [], [], [], []
     offset = total = 0
     for snapshot in snapshots:
         recording = snapshot.recording
@@ -68,7 +68,8 @@ def stack_columns(snapshots: Sequence[Snapshot], rules: Sequence[Rule] = ()) -> 
             "lcp": lcp, "length": length, "name": named.place + 1, "launcher": named.launcher_place + 1,
             "operator": stack_operators(recording), "called": called_operators(recording),
         }))  # fmt: skip
-        sequences.append(sequence + offset)
+        flags.append(recorded_flags(recording) + LIBRARY_FLAG * in_library(recording))
+        sequences.append(sequence + offset if offset else sequence)
         total += len(length)
         offset += len(recording.frames)
     table = pl.concat(frames, how="diagonal") if frames else pl.DataFrame(schema=_FRAMES)
@@ -85,7 +86,7 @@ def stack_columns(snapshots: Sequence[Snapshot], rules: Sequence[Rule] = ()) -> 
         Column("frame_file", file_index, "u32"),
         Column("frame_name", name_index, "u32"),
         Column("frame_line", table["line"].clip(-(1 << 31), (1 << 31) - 1).to_numpy(), "i32"),
-        Column("frame_flags", frame_flags(table).to_numpy() + LIBRARY_FLAG * is_library(table).to_numpy(), "u8"),
+        Column("frame_flags", np.concatenate([_NO_NODES, *flags]), "u8"),
         Column("operators", operators, "json"),
         Column("frame_operator", frame_operator, "u32"),
         Column("stack_operator", stack_operator, "u32"),

@@ -34,14 +34,13 @@ def layer_paths(recording: Recording, allocations: pl.DataFrame) -> pl.Series:
 
     allocations: with ``stack``, ``alloc_event``, in order of birth.
     """
-    lines = _forward_lines(recording)
     stack = allocations["stack"].to_numpy()
     # What a checkpoint runs again is a part of a pass, in an order of its own.
-    is_forward = (lines.shows & ~stack_phases(recording).runs(BACKWARD))[stack]
+    is_forward = (module_paths(recording).shows & ~stack_phases(recording).runs(BACKWARD))[stack]
     is_forward &= allocations["alloc_event"].to_numpy() >= 0
     if not is_forward.any():
         return pl.Series("module", [None], pl.String).new_from_index(0, len(stack))
-    passes = _Passes(lines)
+    passes = _Passes(_forward_lines(recording))
     begins = np.flatnonzero(np.diff(is_forward, prepend=~is_forward[:1]))
     bounds = [(begin, end) for begin, end in itertools.pairwise([*begins.tolist(), len(stack)]) if is_forward[begin]]
     for begin, end in bounds:
@@ -66,11 +65,10 @@ _Numbers = list[dict[int, tuple[int, _Loop]]]
 
 class _ForwardLines(Struct, frozen=True, eq=False):
     """chains: per stack the rows of ``frames`` of its forward calls, outermost first, and how many of these are around
-    those that show. shows: Bool per stack, whether any do. places: "dit:249" per row; files: "" for modules of PyTorch.
+    those that show. places: "dit:249" per row; files: "" for modules of PyTorch.
     """
 
     chains: list[tuple[list[int], int]]
-    shows: np.ndarray
     places: list[str]
     files: list[str]
 
@@ -88,10 +86,8 @@ class _ForwardLines(Struct, frozen=True, eq=False):
 def _forward_lines(recording: Recording) -> _ForwardLines:
     file = files_of(recording)
     name = file.str.extract(r"([^/]*?)(?:\.\w+)?$").str.replace_all(".", "_", literal=True)
-    chains = module_paths(recording).chains()
     return _ForwardLines(
-        chains,
-        np.array([len(chain) > around for chain, around in chains]),
+        module_paths(recording).chains(),
         pl.select(pl.format("{}:{}", name, recording.frames["line"])).to_series().to_list(),
         file.set(file.str.contains(_LIBRARY), "").to_list(),
     )
@@ -102,7 +98,9 @@ class _Passes:
 
     def __init__(self, lines: _ForwardLines) -> None:
         self._lines = lines
-        self.names = [lines.path(stack, {}) if shows else None for stack, shows in enumerate(lines.shows.tolist())]
+        self.names = [
+            lines.path(stack, {}) if len(chain) > around else None for stack, (chain, around) in enumerate(lines.chains)
+        ]
         """By code: those without numbers by stack, then all others."""
         self._code: dict[str, int] = {}
         self._numbers: dict[bytes, _Numbers] = {}

@@ -62,12 +62,17 @@ class ModulePaths:
             for s in stacks
         ]
 
+    @property
+    def shows(self) -> np.ndarray:
+        """Bool per stack: whether :meth:`of` names any."""
+        return np.diff(self._offsets) > 0
+
     def chains(self) -> list[tuple[list[int], int]]:
         """Per stack the rows of ``frames`` that :meth:`of` names, after those of the forwards around them, and how many
         these are, outermost first; ``([], 0)`` where it names none.
         """
         found: list[tuple[list[int], int]] = [([], 0)] * (len(self._offsets) - 1)
-        for stack in np.flatnonzero(np.diff(self._offsets)).tolist():
+        for stack in np.flatnonzero(self.shows).tolist():
             around = self._around[self._around_offsets[stack] : self._around_offsets[stack + 1]][::-1].tolist()
             inside = self._row[self._offsets[stack] : self._offsets[stack + 1]][::-1].tolist()
             found[stack] = [*around, *inside], len(around)

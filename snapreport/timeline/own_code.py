@@ -50,9 +50,10 @@ class StackNames(Struct, frozen=True):
     launcher_place: np.ndarray
 
 
-def is_library(frames: pl.DataFrame) -> pl.Series:
-    """Boolean per row of ``frames``: whether its file is a library's."""
-    return frames["filename"].str.replace_all("\\", "/", literal=True).str.contains(LIBRARY)
+@memoize
+def in_library(recording: Recording) -> np.ndarray:
+    """Bool per row of ``frames``: whether its file is a library's."""
+    return files_of(recording).str.contains(LIBRARY).to_numpy()
 
 
 @memoize
@@ -112,7 +113,7 @@ def launched_from(recording: Recording) -> pl.Series:
 def own_code(recording: Recording) -> np.ndarray:
     """Bool per frame: whether it is Python's and the program's own, neither a library's nor runtime noise."""
     flags = recorded_flags(recording)
-    own: np.ndarray = (flags & PYTHON != 0) & (flags & NOISE == 0) & ~is_library(recording.frames).to_numpy()
+    own: np.ndarray = (flags & PYTHON != 0) & (flags & NOISE == 0) & ~in_library(recording)
     return own
 
 
@@ -181,7 +182,7 @@ def _launched(
     launches = np.zeros(frames, bool)
     of_line = np.bincount(np.maximum(line, 0), weights=weight * (line >= 0), minlength=frames)
     launches[line[has_model & (of_line[line] >= _ALMOST_ALL_SHARE * total)]] = True
-    is_forward = (recording.frames["name"] == "forward").to_numpy() & says & ~is_library(recording.frames).to_numpy()
+    is_forward = (recording.frames["name"] == "forward").to_numpy() & says & ~in_library(recording)
     outside = has_model & (innermost_places(recording, is_forward) < 0)
     if weight[outside].sum() >= _MOST_SHARE * total:
         launches[line[outside]] = True
@@ -223,7 +224,7 @@ def _kinds(recording: Recording) -> tuple[np.ndarray, np.ndarray, np.ndarray, np
     path = files_of(recording)
     return (
         recorded_flags(recording),
-        path.str.contains(LIBRARY).to_numpy(),
+        in_library(recording),
         path.str.contains(_model_files()).to_numpy(),
         path.str.contains(_TORCH).to_numpy(),
     )

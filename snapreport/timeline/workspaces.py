@@ -108,21 +108,20 @@ def beside_kept(table: pl.DataFrame, workspaces: np.ndarray) -> np.ndarray:
     return found
 
 
-def beside_products(table: pl.DataFrame) -> np.ndarray:
-    """Bool per row: allocated by a line directly after a result, freed before anything else is allocated, and as large
+def beside_products(size: np.ndarray, stack: np.ndarray, born: np.ndarray, freed: np.ndarray) -> np.ndarray:
+    """Bool per allocation: made by a line directly after a result, freed before anything else is made, and as large
     beside results of other sizes. cuBLAS's size depends on the GPU and on ``CUBLAS_WORKSPACE_CONFIG``.
     """
-    rows = table.with_row_index("row").filter(pl.col("alloc") >= 0).sort("alloc")
-    result = pl.col("size").shift(1)
-    beside = rows.with_columns(result=result).filter(
-        (pl.col("free") - pl.col("alloc")).is_between(0, AT_ONCE)
-        & (pl.col("alloc") == pl.col("alloc").shift(1) + 1)
-        & (pl.col("stack") == pl.col("stack").shift(1))
-        & (pl.col("size") != result)
-    )
-    alike = beside.filter(pl.col("result").n_unique().over("size") >= _MIN_RESULTS)
-    found = np.zeros(len(table), bool)
-    found[alike["row"].to_numpy()] = True
+    order = np.argsort(born, kind="stable")
+    order = order[born[order] >= 0]
+    before, rows = order[:-1], order[1:]
+    beside = (born[rows] == born[before] + 1) & (stack[rows] == stack[before]) & (size[rows] != size[before])
+    beside &= (freed[rows] >= born[rows]) & (freed[rows] - born[rows] <= AT_ONCE)
+    before, rows = before[beside], rows[beside]
+    pairs = np.unique(np.stack((size[rows], size[before])), axis=1)
+    alike, results = np.unique(pairs[0], return_counts=True)
+    found = np.zeros(len(size), bool)
+    found[rows[np.isin(size[rows], alike[results >= _MIN_RESULTS])]] = True
     return found
 
 

@@ -19,7 +19,6 @@ _MIN_EXPLAINED = 0.9
 _EXPLAINS_THREE = 0.5
 _NONE_MADE, _ALL_MADE = 0.02, 0.95  # share of the gradients that the trace allocates
 _MIN_BLOCKS = 4
-_MIN_BYTES = 64 << 20
 
 Sizes = tuple[np.ndarray, np.ndarray]
 """(distinct sizes, ascending; how many of each)."""
@@ -39,7 +38,7 @@ def parameter_copies(e: Evidence, codes: np.ndarray, open_: np.ndarray) -> np.nd
     references += [_alive_together(size, alloc, free, steps & (stack == one)) for one in np.unique(stack[steps])]
     best, copies = None, 0
     for reference in references:
-        if reference[1].sum() < _MIN_BLOCKS or _bytes(reference) < min(_MIN_BYTES, 0.05 * total):
+        if reference[1].sum() < _MIN_BLOCKS:
             continue
         fits = _fits(reference, sizes)
         if fits and (best is None or _bytes(reference) > 1.02 * _bytes(best)):

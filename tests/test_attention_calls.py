@@ -20,6 +20,7 @@ LINES = {
     "soft": ((TORCH + "nn/functional.py", "softmax"),),
     "drop": ((TORCH + "nn/functional.py", "dropout"),),
     "ein": ((TORCH + "functional.py", "einsum"),),
+    "math": (("at/native.cpp", "at::native::_scaled_dot_product_attention_math"),),
     "fused": (("_scaled_dot_product_flash_attention", "_scaled_dot_product_flash_attention"),),
 }
 """Frames within the function of a call, by the name of a line; any other name is a line of the function itself."""
@@ -187,3 +188,15 @@ def test_gradients_of_scores(tmp_path: Path) -> None:
     }
     found, _ = found_in(program, tmp_path, name="attend", trains=True)
     assert found == program
+
+
+MATH = {
+    f"{QKV} math=64 math=64 math=256 math=256 math=64 !": "...xxxx.",
+    "p=64 math=256 p=64 math=256 math=64": "...x.",  # the last of a run is an output
+}
+
+
+def test_the_math_kernel_of_pytorch(tmp_path: Path) -> None:
+    found, scores = found_in(MATH, tmp_path)
+    assert found == MATH
+    assert (int(scores.math.sum()), int(scores.written.sum()), scores.is_recorded) == (5, 0, True)

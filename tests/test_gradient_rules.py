@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tagged import context_of
+from tagged import KIB, context_of
 
-from snapreport.findings import advice_gradients, collected_weights, untrained_gradients
+from snapreport.findings import advice_activations, advice_gradients, collected_weights, untrained_gradients
 
 WEIGHTS = "w:p64 w:p32 "
 """Of the optimizer, and of a base model."""
@@ -106,3 +106,18 @@ def test_copies_of_a_model(program: str, count: int, tmp_path: Path) -> None:
     found = collected_weights.collected_weights(context)
     is_weight = context.category("parameter")
     assert int((found.mask & is_weight).sum() if found is not None and found.mask is not None else 0) == count
+
+
+def test_half_of_a_batch_makes_all_gradients_twice(tmp_path: Path) -> None:
+    """Those of the first half stay, and each of the second is beside them for a moment; of masks a quarter is left."""
+    context = context_of("w:p64 f:a256 f:a128 b:g64 b:g32", tmp_path)
+    most, missing = advice_activations._missing_gradients(context)
+    assert (most, missing.tolist()) == (96 * KIB, [size * KIB for size in (96, 96, 96, 96, 32, 0)])
+    assert advice_activations._anew(context).tolist() == [size * KIB for size in (0, 0, 0, 0, 64, 32)]
+    batch, masks = context.marked(np.array([1, 2])), context.marked(np.array([1]))
+    gradients, share, peaks = advice_activations._halved(context, batch, masks)
+    allocated, halves = [0, 64, 320, 448, 512, 544], [0, 0, 128, 192, 192, 192]
+    half = [a - b + c + d for a, b, c, d in zip(allocated, halves, [96] * 4 + [32, 0], [0] * 4 + [64, 32], strict=True)]
+    least = max(each - (64 if at > 1 else 0) for at, each in enumerate(half))
+    assert (gradients, peaks) == (96 * KIB, (least * KIB, max(half) * KIB))
+    assert share == 0.5

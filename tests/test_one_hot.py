@@ -83,21 +83,42 @@ def test_one_hot_vectors_of_several_columns(program: str, found: str, tmp_path: 
     assert marks(advice and advice.mask) == found
 
 
-def test_what_follows_logits_is_a_few_of_their_rows() -> None:
-    """Neither they in another type nor others of their size."""
-    size = np.array([100, 7, 50, 3, 60, 30, 100, 1, 1, 1, 1, 50])
-    linear, function = np.zeros(12, bool), np.zeros(12, np.int64)
-    linear[[0, 1]] = True
-    # 100: half of it follows; 60: 30 does; the second 100 is followed by few; the last has nothing after it.
-    found = full_logits._few_follow(size, linear, function)
+@pytest.mark.parametrize("seed", range(3))
+def test_what_follows_logits_is_a_few_of_their_rows(seed: int) -> None:
+    """Among the next four, of the function's own lines or after a linear layer; and neither they in another type nor
+    others of their size.
+    """
+    rng = np.random.default_rng(seed)
+    size, function = rng.integers(1, 60, 80), rng.integers(0, 2, 80)
+    size[rng.random(80) < 0.1] *= 2
+    linear = rng.random(80) < 0.3
     plain = []
-    for at in range(12):
-        after = range(at + 1, min(at + 5, 12))
-        few = [size[n] <= size[at] / 2 and not linear[n] for n in after]
+    for at in range(80):
+        after = range(at + 1, min(at + 5, 80))
+        few = [not linear[n] and (linear[at] or function[n] == function[at]) and 2 * size[n] <= size[at] for n in after]
         plain.append(any(few) and not any(size[n] in (size[at], size[at] / 2, 2 * size[at]) for n in after))
-    assert found.tolist() == plain and any(plain) and not all(plain)
-    assert not full_logits._few_follow(np.array([9, 1]), np.zeros(2, bool), np.array([0, 1])).any()
-    assert full_logits._few_follow(np.array([9, 1]), np.array([True, False]), np.array([0, 1])).tolist() == [
-        True,
-        False,
-    ]
+    assert full_logits._few_follow(size, linear, function).tolist() == plain and any(plain)
+    assert not full_logits._few_follow(size[:1], linear[:1], function[:1]).any()
+
+
+@pytest.mark.parametrize(
+    ("program", "row"),
+    [
+        # 262,144 words of width 64, 1,024 positions.
+        ("w:p65536 f:a256 lin:a1048576", 262_144 * 4),
+        ("w:p65536 f:a256 f:t1 lin:a1048576", 262_144 * 4),
+        ("w:p65536 f:a256 f:a8 lin:a1048576", 262_144 * 4),  # statistics
+        ("w:p65536 f:a256 f:a16500 lin:a1048576", 0),  # another layer's
+        ("w:p65536 f:a256 -1 lin:a1048576", 0),
+        ("w:p65536 f:i256 lin:a1048576", 0),
+        ("f:a256 lin:a1048576", 0),
+        ("w:p65536 f:a256 lin:a1048575", 0),
+        ("w:p65536 f:a256 lin:a524288", 262_144 * 2),  # 128 wide, in 16 bits
+        # Eight words per unit of width are too few: 512 words of width 64 and 576.
+        ("w:p8192 f:a8192 lin:a8192", 0),
+    ],
+)
+def test_bytes_of_the_logits_of_one_position(program: str, row: int, tmp_path: Path) -> None:
+    context = context_of(program, tmp_path)
+    last = len(context.size) - 1
+    assert full_logits._row(context, last, int(context.size[last])) == row

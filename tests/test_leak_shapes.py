@@ -22,6 +22,7 @@ from snapreport.findings.growth_pattern import SingleGrowth, added_bytes, growth
 from snapreport.findings.live_at_end import leaks_of
 from snapreport.findings.model import Finding
 from snapreport.findings.repetition import growth_repetitions
+from snapreport.number_format import bytes_text
 from snapreport.report.page_remedies import page_remedies
 from snapreport.report.sentence_html import Links
 from snapreport.report.verdict import chips
@@ -511,3 +512,28 @@ def test_growth_that_is_none_or_a_pattern_is_no_single_growth() -> None:
     assert single_growth(np.array([0, 0, 0, 4, 4]), 1, uncertain=2) is None, "freed in whole repetitions alone"
     for levels in ([0] * 6, [0, 4, 4, 4, 4, 4], [0, 0, 0, 0, 4], [0, 0, 4, 4, 8, 8], [0, 4, 8, 12, 16]):
         assert single_growth(np.array(levels), 1) is None
+
+
+@pytest.mark.parametrize("late", [False, True])
+def test_when_a_leak_fills_the_device(late: bool, tmp_path: Path) -> None:
+    """A request that failed in an early step shows the limit; in one of the last two, the program has met it."""
+    script = program(every(1), 12)
+    last = len(script.events)
+    at = last * (11 if late else 2) // 12
+    size = 200 * MIB
+    script.events.insert(at, {**script.events[at], "action": "oom", "addr": 0, "size": 1 << 40, "device_free": size})
+    path = tmp_path / "limit.pickle"
+    path.write_bytes(pickle.dumps(script.raw()))
+    timeline = snapreport.load(path).timeline(0)
+    (leak,), _ = found_in(script, tmp_path)
+    assert leak.evidence["device_limit"] == size + int(timeline.reserved[at + 1])
+    said = [str(line) for line in leak.detail if "emory ran out" in str(line) or "Memory runs out" in str(line)]
+    if late:
+        live = 3 * MIB * sum(tag == "leak" for tag in script.tags.values()) * 11 // 12
+        allocated = int(timeline.allocated[at + 1])
+        assert said == [
+            f"When memory ran out, {bytes_text(live)} of the {bytes_text(allocated)} allocated came from it."
+        ]
+    else:
+        more = (leak.evidence["device_limit"] - timeline.peak_bytes) // (3 * MIB)
+        assert said == [f"Memory runs out after {more} more steps at 3.00 MiB each."]

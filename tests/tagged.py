@@ -21,6 +21,7 @@ FRAMES: dict[str, tuple[Frame, ...]] = {
     "l": (("/app/loss.py", "loss"),),
     "m": (("/app/loss.py", "loss"), ("/app/loss.py", "mean")),  # the same function, called elsewhere
     "ob": (*BACKWARD, *OPTIMIZER), "g": (("/env/torch_geometric/nn/conv.py", "propagate"), *FORWARD),
+    "ce": ((TORCH + "nn/functional.py", "cross_entropy"), ("/app/loss.py", "loss")),
     "c": (("/env/site-packages/torch/_weights_only_unpickler.py", "load"),),
     "z": ((TORCH + "optim/optimizer.py", "zero_grad"),),
     "kl": ((TORCH + "nn/functional.py", "kl_div"), ("/app/loss.py", "loss")),

@@ -17,7 +17,7 @@ KIB = 1 << 10
 LINEAR = ((TORCH + "nn/modules/linear.py", "forward"), *FORWARD)
 DATA: tuple[Frame, ...] = (("/app/data.py", "load"),)
 FRAMES: dict[str, tuple[Frame, ...]] = {
-    "f": FORWARD, "lin": LINEAR, "b": BACKWARD, "o": OPTIMIZER, "d": DATA, "w": WEIGHTS,
+    "e": (), "f": FORWARD, "lin": LINEAR, "b": BACKWARD, "o": OPTIMIZER, "d": DATA, "w": WEIGHTS,
     "l": (("/app/loss.py", "loss"),),
     "m": (("/app/loss.py", "loss"), ("/app/loss.py", "mean")),  # the same function, called elsewhere
     "ob": (*BACKWARD, *OPTIMIZER), "g": (("/env/torch_geometric/nn/conv.py", "propagate"), *FORWARD),
@@ -34,7 +34,8 @@ NAMES = {
 
 def context_of(program: str, folder: Path) -> AdviceContext:
     """``program``: ``f:a64`` is an allocation of 64 KiB by a line of a forward pass, an activation; ``f2:a64`` by
-    another function of it. ``-2`` frees the third in the program, ``b-2`` in a backward pass.
+    another function of it. ``-2`` frees the third in the program, ``b-2`` in a backward pass;
+    ``e:t64`` is of the autograd engine.
     """
     script, made, categories = Script(), list[int](), list[str]()
     for word in program.split():
@@ -47,6 +48,9 @@ def context_of(program: str, folder: Path) -> AdviceContext:
         own = () if kind == where else ((f"/app/model{where}.py", where),)
         made.append(script.alloc(word, int(what[1:]) * KIB, *own, *FRAMES[kind]))
         categories.append(NAMES[what[0]])
+    for one in script.events:  # a thread of the engine has no stack trace
+        if script.tags[one["addr"]].startswith("e:") and one["action"] == "alloc":
+            one["frames"] = []
     (folder / "program.pickle").write_bytes(pickle.dumps(script.raw()))
     snapshot = snapreport.load(folder / "program.pickle")
     context = AdviceContext(snapshot, snapshot.timeline(0), [])

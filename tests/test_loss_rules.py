@@ -31,6 +31,11 @@ from snapreport.findings.joined_results import _born_during
         ("f:a16400 ce:a16384 b:t8", "xx."),
         ("f:a16383 ce:a16384 b:t8", ".x."),
         ("f:a32768 ce:a16384 b:t8", ".x."),
+        # The engine sums a bias's gradient beside that of the logits.
+        ("f:a8 ce:a16384 e:t16384 e:t32768 b:t8", ".xxx."),
+        ("f:a8 ce:a16384 e:t16384 e:t32767 b:t8", ".xx.."),
+        ("f:a8 ce:a16384 e:t32768 e:t16384 b:t8", ".x.x."),
+        ("f:a8 ce:a16384 b:t16384 e:t32768 b:t8", ".xx.."),
     ],
 )
 def test_tensors_as_large_as_logits(program: str, found: str, tmp_path: Path) -> None:
@@ -62,10 +67,13 @@ def masks(between: int = 16, square: int = 1024, copies: int = 4, line: str = "l
     ],
 )
 def test_masks_that_are_stored_for_each_sequence(program: str, is_one: bool, tmp_path: Path) -> None:
-    found = expanded_mask.expanded_mask(context_of(program, tmp_path))
+    context = context_of(program, tmp_path)
+    found = expanded_mask.expanded_mask(context)
     assert (found is not None) == is_one
     if found is not None:
         assert found.mask is not None and int(found.mask.sum()) == 1
+        copies = max(int(size) for size in context.size) // int(context.size[0])
+        assert found.fraction == 1 - 1 / copies and f" {copies} times: " in str(found.why[0])
 
 
 def test_sides_of_squares() -> None:
@@ -118,6 +126,7 @@ FAMILY = "f1:a64 f2:a64 "
         (FAMILY * 4 + "f3:a1 f4:a1 " * 3, 1, 4),  # little
         (FAMILY * 4 + "f3:a64 " * 6, 1, 4),  # one line is a loop
         (FAMILY * 4 + "b:t8 " + FAMILY * 3, 1, 3),
+        (FAMILY * 200, 1, 200),
         (FAMILY * 201, 1, 0),
     ],
 )
@@ -125,6 +134,18 @@ def test_layers_of_a_pass(program: str, passes: int, layers: int, tmp_path: Path
     context = context_of(program, tmp_path)
     rows = np.flatnonzero(context.category("activation"))
     assert layer_count.layer_count(context, rows, passes) == layers
+
+
+def test_chunks_of_a_loss(tmp_path: Path) -> None:
+    training, scoring = "f:a16384 ce:a16384 b:t16384 b:t8", "f9:t1 f-0 " + "f:a16384 ce:a16384 f-1 d-2"
+    found = chunked_loss.chunked_loss(context_of(training, tmp_path))
+    assert found is not None and marks(found.mask) == "xxx." and found.fraction == 7 / 8
+    assert "gradients of both" in str(found.why[0]) and "With 8 chunks" in str(found.why[0])
+    assert chunked_loss.chunked_loss(context_of(scoring, tmp_path)) is None  # too short to tell
+    passes = "".join(f"f9:t1 f-{at} " for at in range(12))
+    found = chunked_loss.chunked_loss(context_of(passes + "f:a16384 ce:a16384 f-12 d-13", tmp_path))
+    assert found is not None and marks(found.mask) == "." * 12 + "xx" and "gradients" not in str(found.why[0])
+    assert chunked_loss.chunked_loss(context_of(passes + "f:a16384 d:a16384 f-12 d-13", tmp_path)) is None
 
 
 def biased(program: str, folder: Path) -> tuple[float, int]:

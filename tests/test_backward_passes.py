@@ -90,7 +90,7 @@ class Plain:
 
 
 @cache
-def made(seed: int, fails: bool = False) -> tuple[Trace, Plain, Any]:
+def trace_of(seed: int, fails: bool = False) -> tuple[Trace, Plain, Any]:
     trace = Trace(seed, fails)
     return trace, Plain(trace), pickle.dumps(trace.raw)
 
@@ -108,7 +108,7 @@ def addresses(context: AdviceContext, trace: Trace) -> list[int]:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_where_backward_passes_begin(seed: int, tmp_path: Path) -> None:
-    _, plain, raw = made(seed)
+    _, plain, raw = trace_of(seed)
     context = context_of(raw, tmp_path)
     assert graphs.births_until(context).tolist() == np.cumsum([bool(each) for each in plain.of_event]).tolist()
     backward = [where in ("engine", "backward") for where in plain.of_event]
@@ -121,7 +121,7 @@ def test_where_backward_passes_begin(seed: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_in_which_pass_each_tensor_is_made_and_freed(seed: int, tmp_path: Path) -> None:
-    trace, plain, raw = made(seed)
+    trace, plain, raw = trace_of(seed)
     context = context_of(raw, tmp_path)
     every = addresses(context, trace)
     assert graphs.born_in(context).tolist() == [plain.begun[plain.born[one]] for one in every]
@@ -138,7 +138,7 @@ def test_what_a_step_computes_outside_of_modules(seed: int, tmp_path: Path) -> N
     """Freed with the next backward pass at the latest, and its line runs after the first forward pass begins, or it is
     alive then, where there are several. Of the last step, which failed, what the program has not freed.
     """
-    trace, plain, raw = made(seed, fails=seed % 2 == 1)
+    trace, plain, raw = trace_of(seed, fails=seed % 2 == 1)
     context = context_of(raw, tmp_path)
     every = addresses(context, trace)[: len(context.recorded.allocations)]
     unknown = dict(zip(every, context.traced("unknown").tolist(), strict=False))
@@ -161,7 +161,7 @@ def test_what_a_step_computes_outside_of_modules(seed: int, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("seed", range(6))
 def test_what_a_backward_pass_adds_to_gradients(seed: int, tmp_path: Path) -> None:
-    trace, plain, raw = made(seed)
+    trace, plain, raw = trace_of(seed)
     context = context_of(raw, tmp_path)
     weights, forward = ({trace.raw["device_traces"][0][plain.born[one]]["size"] for one in each} for each in (
         [one for one, is_one in zip(addresses(context, trace), context.category("parameter"), strict=True) if is_one],
@@ -178,7 +178,7 @@ def test_what_a_backward_pass_adds_to_gradients(seed: int, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("seed", range(4))
 def test_allocations_in_order_of_birth(seed: int, tmp_path: Path) -> None:
-    trace, plain, raw = made(seed)
+    trace, plain, raw = trace_of(seed)
     context = context_of(raw, tmp_path)
     every = addresses(context, trace)
     table, category = births(context), context.timeline.allocations["category"].to_list()

@@ -246,3 +246,29 @@ def late(times: int, after: int, size: int = 2048) -> str:
 def test_outputs_of_the_iteration_before(program: str, count: int, tmp_path: Path) -> None:
     mask = advice_inference._late_outputs(context_of(program, tmp_path))
     assert int(mask.sum()) == count
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_lists_that_one_line_makes(seed: int, tmp_path: Path) -> None:
+    """Between two of a line are more than 16 times as many events as between most of its tensors; in a forward pass,
+    and where there is one list alone, each tensor is its own.
+    """
+    rng = np.random.default_rng(seed)
+    words: list[str] = []
+    for _ in range(4):
+        for line in ("d1:u8", "d2:u8", "f1:a8"):
+            words += [line, *["d9:t1"] * int(rng.integers(0, 2))] * int(rng.integers(1, 5))
+        words += ["d9:t1"] * int(rng.integers(20, 60))
+    words += ["d3:u8"] * 4
+    context = context_of(" ".join(words), tmp_path)
+    expected: list[object] = list(range(len(words)))
+    for line in {"d1:u8", "d2:u8", "d3:u8", "d9:t1"}:
+        at = [place for place, word in enumerate(words) if word == line]
+        gaps = np.diff(at)
+        number = np.append(0, np.cumsum(gaps > 16 * np.median(gaps)))
+        if number[-1]:
+            for place, one in zip(at, number.tolist(), strict=True):
+                expected[place] = line, one
+    found = advice_inference._generations(context).tolist()
+    assert [found.index(one) for one in found] == [expected.index(one) for one in expected]
+    assert len(set(found)) < len(words)

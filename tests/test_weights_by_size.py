@@ -106,19 +106,20 @@ def evidence(rows: list[Row], **lives: Any) -> Any:
     given = {name: np.array(values) for name, values in lives.items()}
     return SimpleNamespace(
         size=size, alloc=alloc, free=free, stack=stack, addr=np.arange(len(rows)), is_traced=alloc >= 0,
+        is_freed=free >= 0, end=np.where(free < 0, 2**31 - 1, free),
         lives=SimpleNamespace(**(usual | given)),
     )  # fmt: skip
 
 
 def test_bytes_that_are_alive_together() -> None:
     size, alloc = np.array([5, 7, 5, 9, 100]), np.array([0, 1, 2, 3, 0])
-    free = np.array([3, -1, -1, 5, -1])
+    end = np.array([3, 99, 99, 5, 99])
     mine = np.array([True, True, True, True, False])
-    sizes, counts = parameter_copies._alive_together(size, alloc, free, mine)
+    sizes, counts = parameter_copies._alive_together(size, alloc, end, mine)
     assert (sizes.tolist(), counts.tolist()) == ([5, 7, 9], [1, 1, 1])  # after the free at the same event
-    sizes, _ = parameter_copies._alive_together(size, alloc, free, mine & (size == 5))
+    sizes, _ = parameter_copies._alive_together(size, alloc, end, mine & (size == 5))
     assert sizes.tolist() == [5]
-    assert not len(parameter_copies._alive_together(size, alloc, free, np.zeros(5, bool))[0])
+    assert not len(parameter_copies._alive_together(size, alloc, end, np.zeros(5, bool))[0])
 
 
 @pytest.mark.parametrize(
@@ -214,7 +215,7 @@ def test_copies_of_the_parameters(
     assert copies(open_, gradients, **more) == expected
 
 
-def kept(*rows: tuple[int, int, int, int, int], forward: tuple[int, ...] = (10, 30, 50)) -> list[bool]:
+def lasting(*rows: tuple[int, int, int, int, int], forward: tuple[int, ...] = (10, 30, 50)) -> list[bool]:
     """Of (event, free, stack, phase, phase before): what a program's own optimizer keeps, beside forward passes."""
     others = [(at - 5, -1, 90, BACKWARD, FORWARD) for at in forward] + [(at, -1, 91, FORWARD, NONE) for at in forward]
     every = [*rows, *others]
@@ -227,17 +228,17 @@ def kept(*rows: tuple[int, int, int, int, int], forward: tuple[int, ...] = (10, 
 
 
 def test_state_of_an_optimizer_that_the_program_wrote() -> None:
-    assert kept((7, -1, 1, NONE, BACKWARD)) == [True]
-    assert kept((7, -1, 1, NONE, OPTIMIZER_STEP)) == [True]
-    assert kept((7, -1, 1, NONE, FORWARD)) == [False] == kept((7, -1, 1, FORWARD, BACKWARD))
-    assert kept((7, -1, 0, NONE, BACKWARD)) == [False] == kept((-1, -1, 1, NONE, BACKWARD))
+    assert lasting((7, -1, 1, NONE, BACKWARD)) == [True]
+    assert lasting((7, -1, 1, NONE, OPTIMIZER_STEP)) == [True]
+    assert lasting((7, -1, 1, NONE, FORWARD)) == [False] == lasting((7, -1, 1, FORWARD, BACKWARD))
+    assert lasting((7, -1, 0, NONE, BACKWARD)) == [False] == lasting((-1, -1, 1, NONE, BACKWARD))
     # Alive after the next two forward passes have begun.
-    assert kept((7, 31, 1, NONE, BACKWARD)) == [True] and kept((7, 30, 1, NONE, BACKWARD)) == [False]
-    assert kept((27, -1, 1, NONE, BACKWARD)) == [True] and kept((37, -1, 1, NONE, BACKWARD)) == [False]
+    assert lasting((7, 31, 1, NONE, BACKWARD)) == [True] and lasting((7, 30, 1, NONE, BACKWARD)) == [False]
+    assert lasting((27, -1, 1, NONE, BACKWARD)) == [True] and lasting((37, -1, 1, NONE, BACKWARD)) == [False]
     # A line that keeps something in every step collects results.
-    assert kept((7, -1, 1, NONE, BACKWARD), (8, -1, 1, NONE, BACKWARD)) == [True, True]
-    assert kept((7, -1, 1, NONE, BACKWARD), (27, -1, 1, NONE, BACKWARD)) == [False, False]
-    assert kept((7, -1, 1, NONE, BACKWARD), (27, -1, 2, NONE, BACKWARD)) == [True, True]
+    assert lasting((7, -1, 1, NONE, BACKWARD), (8, -1, 1, NONE, BACKWARD)) == [True, True]
+    assert lasting((7, -1, 1, NONE, BACKWARD), (27, -1, 1, NONE, BACKWARD)) == [False, False]
+    assert lasting((7, -1, 1, NONE, BACKWARD), (27, -1, 2, NONE, BACKWARD)) == [True, True]
 
 
 def resident(*rows: tuple[int, int, int, int], forward: tuple[int, ...] = (10, 30)) -> list[bool]:

@@ -66,9 +66,9 @@ def infer(evidence: Evidence) -> tuple[np.ndarray, np.ndarray]:
 
 def _workspace(e: Evidence, _: np.ndarray) -> np.ndarray:
     """A handle keeps its workspace: never freed, or only after the phase that allocated it."""
-    stays = (e.free < 0) | ~e.lives.within
+    stays = ~e.is_freed | ~e.lives.within
     default = e.size == CUBLAS_WORKSPACE
-    mine = default & ((stays & is_among(e.codes, (0, GRADIENT))) | (e.free < 0))
+    mine = default & ((stays & is_among(e.codes, (0, GRADIENT))) | ~e.is_freed)
     columns = {
         "size": e.size, "alloc": e.alloc, "free": e.free, "stack": e.stack, "engine": e.lives.engine,
         "is_parameter": e.codes == PARAMETER, "is_named": e.named,
@@ -87,17 +87,17 @@ def _engine(e: Evidence, so_far: np.ndarray) -> np.ndarray:
     backward = e.is_traced & (e.lives.born == BACKWARD)
     codes = np.where(so_far > 0, so_far, e.codes)
     made = e.alloc[backward]
-    until = np.searchsorted(made, np.where(e.free < 0, len(e.allocated), e.free))
+    until = np.searchsorted(made, e.end)
     differentiated = until > np.searchsorted(made, e.alloc)
     others = e.size[~backward & differentiated & ~is_among(codes, (ACTIVATION, TEMPORARY, WORKSPACE))]
     largest = int((others if len(others) else e.size).max(initial=0))
-    freed = e.lives.own_frees & (e.free >= 0) & (e.lives.freed == BACKWARD)
+    freed = e.lives.own_frees & e.is_freed & (e.lives.freed == BACKWARD)
     of_graph = freed | (e.size > largest)
     result[of_graph & backward & is_among(e.codes, (0, GRADIENT)) & ~e.lives.within] = ACTIVATION
     # If the trace ends in a backward pass, live memory with the size of a gradient or parameter is a gradient.
     if e.lives.final == BACKWARD:
-        alive = mine & (e.free < 0)
-        known = np.unique(e.size[is_among(e.codes, (PARAMETER, GRADIENT)) | (mine & ~e.lives.within & (e.free >= 0))])
+        alive = mine & ~e.is_freed
+        known = np.unique(e.size[is_among(e.codes, (PARAMETER, GRADIENT)) | (mine & ~e.lives.within & e.is_freed)])
         if len(known):
             result[alive & ~np.isin(e.size, known)] = TEMPORARY
     return result
@@ -135,12 +135,12 @@ def _copies_of_weights(e: Evidence, mine: np.ndarray) -> np.ndarray:
 
 def _stays(e: Evidence) -> np.ndarray:
     """Memory freed by the program's own code existed throughout, like memory that is never freed."""
-    stays: np.ndarray = (e.free < 0) | (e.lives.own_frees & (e.lives.freed == NONE))
+    stays: np.ndarray = ~e.is_freed | (e.lives.own_frees & (e.lives.freed == NONE))
     return stays
 
 
 def _copies(e: Evidence, so_far: np.ndarray) -> np.ndarray:
-    open_ = (e.alloc < 0) & _stays(e) & (e.codes == 0) & (so_far == 0)
+    open_ = ~e.is_traced & _stays(e) & (e.codes == 0) & (so_far == 0)
     if not open_.any():
         return np.zeros(len(e.size), np.uint8)
     return parameter_copies(e, np.where(so_far > 0, so_far, e.codes), open_)
@@ -150,7 +150,7 @@ def _forward_only(e: Evidence, so_far: np.ndarray) -> np.ndarray:
     result = np.zeros(len(e.size), np.uint8)
     if not _returns(e) or shows_earlier_peak(e.reserved_start, int(e.allocated.max())):
         return result
-    mine = (e.alloc < 0) & (e.free < 0) & (e.codes == 0) & (so_far == 0)
+    mine = ~e.is_traced & ~e.is_freed & (e.codes == 0) & (so_far == 0)
     is_one_model = all(len(model_widths(e.size[mine], element)) < 2 for element in ELEMENT_BYTES)
     if is_one_model and not _several_copies(e.size[mine]):
         result[mine] = PARAMETER
@@ -158,7 +158,7 @@ def _forward_only(e: Evidence, so_far: np.ndarray) -> np.ndarray:
 
 
 def _transformer(e: Evidence, so_far: np.ndarray) -> np.ndarray:
-    open_ = (e.alloc < 0) & _stays(e) & (e.codes == 0) & (so_far == 0)
+    open_ = ~e.is_traced & _stays(e) & (e.codes == 0) & (so_far == 0)
     result = np.zeros(len(e.size), np.uint8)
     rows = np.flatnonzero(open_)
     result[rows[transformer_weights(e.size[rows])]] = PARAMETER
@@ -183,7 +183,7 @@ def _loaded_state(e: Evidence, so_far: np.ndarray) -> np.ndarray:
     """
     result = np.zeros(len(e.size), np.uint8)
     loaded = np.flatnonzero((e.codes == PARAMETER) & e.loaded & (e.size > _NUMBER))
-    stays = (e.free < 0) | (e.free > e.alloc[loaded].max(initial=0))  # those of a model before are gone
+    stays = e.end > e.alloc[loaded].max(initial=0)  # those of a model before are gone
     state = (e.codes == OPTIMIZER_STATE) | (so_far == OPTIMIZER_STATE)
     sizes, counts = np.unique(e.size[(e.codes == PARAMETER) & ~e.loaded & stays], return_counts=True)
     loaded = loaded[np.lexsort((e.alloc[loaded], e.size[loaded]))]
@@ -235,7 +235,7 @@ def _returns(e: Evidence) -> bool:
         return False
     mine = e.is_traced & (e.lives.born == FORWARD) & (e.size != CUBLAS_WORKSPACE)
     change = np.bincount(e.alloc[mine] + 1, e.size[mine], minlength=len(e.allocated))
-    freed = mine & (e.free >= 0)
+    freed = mine & e.is_freed
     change -= np.bincount(e.free[freed] + 1, e.size[freed], minlength=len(change))
     height = np.cumsum(change)
     top = int(np.argmax(height))

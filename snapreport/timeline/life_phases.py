@@ -11,6 +11,7 @@ from snapreport.timeline.lifetimes import ALLOC, FREE_COMPLETED, FREE_REQUESTED,
 from snapreport.timeline.phases import BACKWARD, FORWARD, NONE, OPTIMIZER_STEP, ZERO_GRAD, StackPhases
 
 _ENGINE_FREES = 8
+_NEVER = np.int64(2**31 - 1)
 _MAX_BRIEF_EVENTS = 12  # lifetime in events of one small operator's temporaries
 
 
@@ -64,6 +65,16 @@ class Evidence(Struct, frozen=True):
     def is_traced(self) -> np.ndarray:
         """Bool: allocated within the trace."""
         return self.alloc >= 0
+
+    @property
+    def is_freed(self) -> np.ndarray:
+        """Bool: freed within the trace."""
+        return self.free >= 0
+
+    @property
+    def end(self) -> np.ndarray:
+        """Int64 events of the frees, after all others where there is none."""
+        return np.where(self.is_freed, self.free, _NEVER)
 
 
 def recorded_pairs(events: pl.DataFrame, alloc: np.ndarray, requested: np.ndarray, free: np.ndarray) -> np.ndarray:

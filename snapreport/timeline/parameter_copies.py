@@ -26,16 +26,16 @@ Sizes = tuple[np.ndarray, np.ndarray]
 
 def parameter_copies(e: Evidence, codes: np.ndarray, open_: np.ndarray) -> np.ndarray:
     """UInt8 category of the blocks marked in ``open_`` (0: unknown). codes: categories known so far."""
-    size, alloc, free, stack, lives = e.size, e.alloc, e.free, e.stack, e.lives
+    size, alloc, end, stack, lives = e.size, e.alloc, e.end, e.stack, e.lives
     result = np.zeros(len(size), np.uint8)
     sizes = _counted(size[open_])
     total = int(size[open_].sum())
     new = codes == GRADIENT
-    gradients = _alive_together(size, alloc, free, new & (alloc >= 0))
-    freed = _counted(size[(alloc < 0) & (free >= 0) & (lives.freed == ZERO_GRAD)])
-    references = [gradients, freed, _counted(size[new & (alloc < 0) & (free < 0)])]
-    steps = (lives.born == OPTIMIZER_STEP) & (alloc >= 0)
-    references += [_alive_together(size, alloc, free, steps & (stack == one)) for one in np.unique(stack[steps])]
+    gradients = _alive_together(size, alloc, end, new & e.is_traced)
+    freed = _counted(size[~e.is_traced & e.is_freed & (lives.freed == ZERO_GRAD)])
+    references = [gradients, freed, _counted(size[new & ~e.is_traced & ~e.is_freed])]
+    steps = (lives.born == OPTIMIZER_STEP) & e.is_traced
+    references += [_alive_together(size, alloc, end, steps & (stack == one)) for one in np.unique(stack[steps])]
     best, copies = None, 0
     for reference in references:
         if reference[1].sum() < _MIN_BLOCKS:
@@ -70,12 +70,12 @@ def _bytes(sizes: Sizes) -> int:
     return int((sizes[0] * sizes[1]).sum())
 
 
-def _alive_together(size: np.ndarray, alloc: np.ndarray, free: np.ndarray, mine: np.ndarray) -> Sizes:
+def _alive_together(size: np.ndarray, alloc: np.ndarray, end: np.ndarray, mine: np.ndarray) -> Sizes:
     """Sizes of ``mine`` at the moment when most of their bytes are live."""
     rows = np.flatnonzero(mine)
     if not len(rows):
         return _counted(size[:0])
-    alloc_event, free_event = alloc[rows], np.where(free[rows] < 0, np.iinfo(np.int32).max, free[rows])
+    alloc_event, free_event = alloc[rows], end[rows]
     event = np.concatenate((free_event, alloc_event))  # at one event, frees before allocations
     change = np.concatenate((-size[rows], size[rows]))
     order = np.argsort(event, kind="stable")

@@ -27,9 +27,8 @@ def own_optimizer_state(e: Evidence) -> np.ndarray:
     )
     begins = _forward_passes(e)
     later = np.searchsorted(begins, e.alloc, "right") + _MIN_LIVE_PASSES - 1
-    until = np.append(begins, np.full(_MIN_LIVE_PASSES + 1, np.iinfo(np.int32).max))[np.minimum(later, len(begins))]
-    stays = np.where(e.free < 0, np.iinfo(np.int32).max - 1, e.free) > until
-    kept = mine & stays
+    until = np.append(begins, np.iinfo(np.int32).max)[np.minimum(later, len(begins))]
+    kept = mine & (e.end > until)
     # A line that keeps something in every step collects it: results, not state.
     rounds = np.searchsorted(begins, e.alloc)
     pairs = np.unique(e.stack[kept].astype(np.int64) * (len(begins) + 1) + rounds[kept])
@@ -78,5 +77,5 @@ def resident_data(e: Evidence) -> np.ndarray:
         return np.zeros(len(e.size), bool)
     early = e.is_traced & (e.alloc < begins[0]) & (e.stack > 0) & (e.size >= _MIN_DATA)
     early &= ~np.isin(e.stack, np.unique(e.stack[e.alloc >= begins[0]]))
-    found: np.ndarray = early & ((e.free < 0) | (e.free > begins[_MIN_LIVE_PASSES - 1]))
+    found: np.ndarray = early & (e.end > begins[_MIN_LIVE_PASSES - 1])
     return found

@@ -30,7 +30,7 @@ def input_batches(e: Evidence) -> np.ndarray:
     at least two steps. Older batches than two steps are freed: a line whose tensors live longer collects them.
     """
     after = e.lives.next_event[e.alloc]
-    waits = (e.free < 0) | (e.free > after)
+    waits = e.end > after
     mine = e.is_traced & (e.stack > 0) & (e.lives.born == NONE) & (e.lives.before != FORWARD) & waits
     mine &= (e.lives.after == FORWARD) & (np.isin(e.lives.freed, (NONE, FORWARD)) if e.lives.own_frees else True)
     rows = np.flatnonzero(mine)
@@ -56,7 +56,7 @@ def growing_caches(e: Evidence) -> np.ndarray:
     """
     found = np.zeros(len(e.size), bool)
     every = e.is_traced & (e.lives.born == FORWARD) & (e.stack > 0)
-    every = np.flatnonzero(every & ((e.free < 0) | (e.free - e.alloc > AT_ONCE)))  # no workspace beside a line's result
+    every = np.flatnonzero(every & (e.end - e.alloc > AT_ONCE))  # no workspace beside a line's result
     rows = every[e.size[every] >= _MIN_CACHE_BYTES]
     if not len(rows):
         return found
@@ -131,7 +131,7 @@ def kept_caches(e: Evidence, weights: np.ndarray) -> np.ndarray:
     bytes of the parameters, whose numbers show that of the layers.
     """
     found = np.zeros(len(e.size), bool)
-    end = np.where(e.free < 0, len(e.allocated) - 1, e.free)
+    end = e.end
     inside = e.is_traced & (e.stack > 0) & (e.size >= _MIN_PART)
     in_pass = inside & (e.lives.born == FORWARD)
     births = e.alloc[in_pass]

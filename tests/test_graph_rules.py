@@ -7,6 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 from tagged import context_of, marks
 
@@ -272,3 +273,23 @@ def test_lists_that_one_line_makes(seed: int, tmp_path: Path) -> None:
     found = advice_inference._generations(context).tolist()
     assert [found.index(one) for one in found] == [expected.index(one) for one in expected]
     assert len(set(found)) < len(words)
+
+
+@pytest.mark.parametrize(
+    ("after", "is_one"),
+    [
+        ("f1:a64 b:t8", True),  # another forward pass, of one line
+        ("b:t8", False),
+        ("", True),
+        ("f1:a64", True),
+        ("d:t1 b:t8 f1:a64", False),
+    ],
+)
+def test_results_that_are_not_of_the_graph_of_the_next_backward_pass(after: str, is_one: bool, tmp_path: Path) -> None:
+    context = context_of("f1:a64 l:u8 " * 4 + after, tmp_path)
+    events = context.born[1:8:2]
+    lines = pl.DataFrame({"first": events[:1], "last": events[-1:], "n": [4]})
+    assert collected_outputs._without_graph(context, lines).to_list() == [is_one]
+    twice = pl.DataFrame({"first": context.born[:1], "last": context.born[7:8], "n": [3]})  # two lines in each pass
+    expected = not after.endswith("b:t8") and "b:t8" not in after
+    assert collected_outputs._without_graph(context, twice).to_list() == [expected]

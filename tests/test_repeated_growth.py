@@ -13,10 +13,10 @@ import numpy as np
 import polars as pl
 import pytest
 from scripted import Script
-from test_findings_advice import FORWARD, WEIGHTS
+from test_findings_advice import FORWARD, OPTIMIZER, WEIGHTS
 
 import snapreport
-from snapreport.findings import allocation_growth, loop_lines, reference_cycles, repetition
+from snapreport.findings import allocation_growth, loop_end, loop_lines, reference_cycles, repetition
 from snapreport.findings.allocation_growth import LoopMemory, levels_of, loop_allocations, loop_memory, single_growths
 from snapreport.findings.repetition import Repetitions
 from snapreport.reading.recording import ACTIONS
@@ -533,3 +533,42 @@ def test_a_line_that_allocates_several_times_in_an_iteration() -> None:
     found = loop_lines._heads(stack, np.bincount(stack, minlength=5))
     assert found.tolist() == [0, 10, 20, *np.flatnonzero(stack == 2).tolist(), 6, 8, 14, 16, 18, 28]
     assert loop_lines._heads(stack[:0], np.zeros(5, np.int64)).tolist() == []
+
+
+@pytest.mark.parametrize("count", [4, 5, 6, 9])
+@pytest.mark.parametrize("seed", range(3))
+def test_where_the_work_of_a_loop_ends(count: int, seed: int, tmp_path: Path) -> None:
+    """After the last allocation of lines that earlier repetitions have, one of up to five, two of more; and what is
+    freed right after it as in those.
+    """
+    rng = np.random.default_rng(100 * count + seed)
+    script, bounds = Script(), list[int]()
+    script.alloc("before", MIB, ("/app/model.py", "line0"))
+    for number in range(count):
+        bounds.append(len(script.events) + 1)
+        lines = [f"line{line}" for line in range(4) if rng.random() < 0.8]
+        addresses = [script.alloc("work", MIB, ("/app/model.py", line)) for line in lines]
+        if number == count - 1 or rng.random() < 0.3:
+            addresses.append(script.alloc("step", MIB, *OPTIMIZER))
+        if rng.random() < 0.3:
+            addresses.append(script.alloc("rare", MIB, ("/app/data.py", f"rare{rng.integers(3)}")))
+        for address in addresses:
+            script.free(address, ("/app/model.py", f"drop{rng.integers(2 + (number == count - 1))}"))
+    script.alloc("after", MIB, ("/app/report.py", "save"))
+    bounds.append(len(script.events) + 1)
+    (tmp_path / "loop.pickle").write_bytes(pickle.dumps(script.raw()))
+    timeline = snapreport.load(tmp_path / "loop.pickle").timeline(0)
+
+    key = [(str(one["frames"]), one["action"]) for one in script.events]
+    of: dict[tuple[str, str], set[int]] = {}
+    for number, (first, end) in enumerate(itertools.pairwise(bounds[:-1])):
+        for event in range(first - 1, end - 1):
+            of.setdefault(key[event], set()).add(number)
+    fewest = 2 if count >= 6 else 1
+    recurs = [len(of.get(one, ())) >= fewest or "_init_group" in one[0] for one in key]
+    last = bounds[-2] - 1
+    births = [event for event in range(last, len(key)) if recurs[event] and key[event][1] == "alloc"]
+    event = max(births, default=last)
+    while event + 1 < len(key) and recurs[event + 1]:
+        event += 1
+    assert loop_end.end_of_loop(timeline, np.array(bounds)) == event + 2

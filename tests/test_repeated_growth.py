@@ -509,23 +509,6 @@ def test_cycles_of_a_loop_in_the_program(tmp_path: Path) -> None:
         assert repetition._is_loop(timeline, cycles) == (outside == 3)
 
 
-@pytest.mark.parametrize(
-    ("at", "births", "is_regular"),
-    [
-        ([0, 10, 20, 30], 40, True),
-        ([0, 2, 4, 6], 16, True),  # half of all
-        ([0, 2, 4, 6], 17, False),
-        ([9, 11, 13, 15], 16, True),
-        ([9, 11, 13, 15], 17, False),
-        ([0, 5, 15, 25, 45], 55, True),  # half the median, and twice
-        ([0, 4, 14, 24, 45], 55, False),
-        ([0, 10, 20, 30], 51, True),  # one of four
-    ],
-)
-def test_iterations_come_at_regular_intervals(at: list[int], births: int, is_regular: bool) -> None:
-    assert loop_lines._is_regular(np.array(at), births) is is_regular
-
-
 def test_a_line_that_allocates_several_times_in_an_iteration() -> None:
     stack = np.full(30, 2)
     stack[[0, 2, 10, 12, 20, 22]] = 1  # five births apart on average

@@ -9,19 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from snapreport.timeline import model_widths, parameter_copies, program_state, repeated_tensors, transformer_weights
-from snapreport.timeline.neighbours import Lifetimes, containing, ends_of
+from snapreport.timeline import parameter_copies, program_state, repeated_tensors
+from snapreport.timeline.neighbours import Lifetimes, containing
 from snapreport.timeline.phases import BACKWARD, FORWARD, NONE, OPTIMIZER_STEP, ZERO_GRAD
 from snapreport.vocabulary import CATEGORIES
 
 MIB = 1 << 20
 PARAMETER, GRADIENT, STATE = (CATEGORIES.index(name) for name in ("parameter", "gradient", "optimizer state"))
-
-
-def test_ranges_end_at_the_last_address() -> None:
-    address = np.array([0, 5, 2**64 - 10, 2**64 - 10, 2**64 - 10], np.uint64)
-    ends = ends_of(address, np.array([3, 0, 9, 10, 11]))
-    assert [int(end) for end in ends] == [3, 5, 2**64 - 1, 2**64 - 1, 2**64 - 1]
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -39,7 +33,7 @@ def test_which_range_contains_an_address(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_which_range_is_live_at_or_beside_an_address(seed: int) -> None:
+def test_which_range_is_live_at_an_address(seed: int) -> None:
     """Ranges of one address follow each other in time; one may be there before the trace, and one to its end."""
     rng = np.random.default_rng(seed)
     rows: list[tuple[int, int, int]] = []
@@ -71,24 +65,6 @@ def test_which_range_is_live_at_or_beside_an_address(seed: int) -> None:
     assert found.at(rank, positions[known]).tolist() == [
         live(*one) for one, is_one in zip(asked, known, strict=True) if is_one
     ]
-
-    limits = addresses + 7
-    above = [next((row for a in range(at, at + 8) if (row := live(a, pos)) >= 0), -1) for at, pos in asked]
-    unsigned = addresses.astype(np.uint64)
-    assert found.next_from(unsigned, positions, limits.astype(np.uint64)).tolist() == above
-    below = [next((row for a in range(at, -1, -1) if (row := live(a, pos)) >= 0), -1) for at, pos in asked]
-    assert found.last_to(unsigned, positions).tolist() == below
-
-    def first_born(at: int, before: int) -> int:
-        """At the lowest address with one: the first."""
-        for a in range(at, at + 8):
-            born = sorted((row[1], number) for number, row in enumerate(rows) if row[0] == a and row[1] >= 0)
-            if born and born[0][0] < before:
-                return born[0][1]
-        return -1
-
-    born = found.first_born_from(unsigned, limits.astype(np.uint64), positions)
-    assert born.tolist() == [first_born(*one) for one in asked]
 
 
 def test_nothing_is_live_without_ranges() -> None:
@@ -276,100 +252,6 @@ def test_clones_of_the_weights() -> None:
     assert clones([50, 60], [100] * 2, weights=[100] * 4 + [50] * 2 + [60] * 2) == []
     assert clones([100, 100, 50, 60], weights=weights * 2) == [1]  # of one of two models
     assert clones([100] * 4, weights=[100] * 4) == [] == clones([100, 50, 60], weights=[100, 50, 60])
-
-
-def transformer(width: int, squares: int = 6, vectors: int = 6, element: int = 4) -> list[int]:
-    return [width * width * element] * squares + [width * element] * vectors
-
-
-@pytest.mark.parametrize(
-    ("older", "widths"),
-    [
-        (transformer(128), [128]),
-        (transformer(128, squares=5), []),
-        (transformer(128, vectors=5), []),
-        (transformer(64), [64]),
-        (transformer(63), []),
-        (transformer(128) + [0, -1] * 9, [128]),
-        (transformer(128) + transformer(256), [128]),  # a matrix of width times four widths
-        (transformer(128) + transformer(192), [128, 192]),
-        (transformer(129) + transformer(258), [129]),
-        (transformer(128, element=2), []),
-        ([128 * 128 * 4 + 2] * 6 + [512] * 6, []),
-    ],
-)
-def test_widths_of_transformers(older: list[int], widths: list[int]) -> None:
-    assert model_widths.model_widths(np.array(older), 4) == widths
-
-
-@pytest.mark.parametrize(
-    ("elements", "widths", "width"),
-    [
-        (128 * 128, [128], 128),
-        (128, [128], 128),
-        (128 * 3 * 128, [128], 128),
-        (128 * 16, [128], 128),  # an eighth
-        (128 * 8, [128], None),
-        (128 * 128 + 1, [128], None),
-        (128 * 192, [128, 192], 128),  # three halves, not two thirds
-        (384 * 384, [128, 384], 384),
-        (192, [128, 192], 192),
-    ],
-)
-def test_the_width_of_a_weight(elements: int, widths: list[int], width: int | None) -> None:
-    assert model_widths._width_of(elements, widths) == width
-
-
-def test_a_model_that_no_forward_pass_uses() -> None:
-    older = np.array(transformer(128) + transformer(192) + [7])
-    (found,) = model_widths.unused_models(older, np.array([768] * 1000 + [512 * 149]))
-    assert (found.width, found.used, found.sizes.tolist()) == (128, 192, [512, 128 * 128 * 4])
-    assert not model_widths.unused_models(older, np.array([768] * 1000 + [512 * 151]))  # a tenth
-    assert not model_widths.unused_models(np.array(transformer(128)), np.array([768]))
-    halves = np.array(transformer(128, element=2) + transformer(192, element=2))
-    assert [one.width for one in model_widths.unused_models(halves, np.array([384]))] == [128]
-
-
-LAYERS = 8
-
-
-def model(
-    squares: int = 4, vectors: int = 2 * LAYERS + 1, embeddings: int = 1, layers: int = LAYERS, times: int = 1
-) -> list[int]:
-    """Bytes of a transformer of width 1,024 in 32 bits."""
-    matrices = [4 << 20] * (squares * layers) + [16 << 20] * (2 * layers)
-    return (matrices + [4096] * vectors + [8_000 * 4096] * embeddings) * times
-
-
-@pytest.mark.parametrize(
-    ("size", "is_one"),
-    [
-        (model(), True),
-        (model(times=2), False),  # with gradients
-        (model(times=3), False),
-        (model(times=4), False),
-        (model(vectors=2 * LAYERS), False),  # no last norm
-        (model(vectors=2 * LAYERS + 4), True),
-        (model(vectors=2 * LAYERS + 5), False),
-        (model(embeddings=0), False),
-        (model(embeddings=4), True),
-        (model(embeddings=5), False),
-        (model(squares=3, layers=6, vectors=13), True),
-        (model(squares=3, layers=5, vectors=11), False),
-    ],
-)
-def test_the_weights_of_one_transformer(size: list[int], is_one: bool) -> None:
-    others = [(7 << 20) + 512, 4097]
-    found = transformer_weights.transformer_weights(np.array(size + others))
-    assert found.tolist() == [is_one] * len(size) + [False] * 2
-
-
-def test_a_small_transformer_may_be_anything() -> None:
-    """Of width 256: 24 squares and 12 matrices of 256 by 4,096 numbers are 54 MiB."""
-    small = [256 * 1024] * 24 + [4 << 20] * 12 + [1024] * 7 + [8000 * 1024]
-    assert not transformer_weights.transformer_weights(np.array(small)).any()
-    large = [256 * 1024] * 24 + [4 << 20] * 18 + [1024] * 7 + [8000 * 1024]
-    assert transformer_weights.transformer_weights(np.array(large)).all()
 
 
 def batches(*rows: tuple[int, int, int], own: bool = True, **lives: Any) -> list[bool]:

@@ -25,7 +25,7 @@ def sparse_gradients(context: AdviceContext) -> Advice | None:
     by_table = context.frames(r"embedding_dense_backward")[context.stack]
     tables = gradients & by_table & context.is_traced
     rows, size = (int(context.size[mask].sum()) for mask in (looked_up[context.stack], tables))
-    if not tables.any() or rows > _MOST_LOOKED_UP * size:
+    if rows > _MOST_LOOKED_UP * size:
         return None
     others = context.bytes_at_peak(gradients & ~tables)
     if context.bytes_at_peak(tables) < others:  # a text model, whose other weights are most of it

@@ -293,3 +293,28 @@ def test_results_that_are_not_of_the_graph_of_the_next_backward_pass(after: str,
     twice = pl.DataFrame({"first": context.born[:1], "last": context.born[7:8], "n": [3]})  # two lines in each pass
     expected = not after.endswith("b:t8") and "b:t8" not in after
     assert collected_outputs._without_graph(context, twice).to_list() == [expected]
+
+
+@pytest.mark.parametrize(
+    ("program", "needed"),
+    [
+        ("{} b:t8 o:t8", False),
+        ("{} f3:a320 b:t8 b-5 o:t8", True),  # the backward pass is of another graph, as large
+        ("{} f3:a319 b:t8 b-5 o:t8", False),
+        ("{} f3:a320 b:t8 o:t8", False),  # it frees nothing
+        ("{} f3:a320 b:t8 o:t8 f4:a8 b:t8 b-5", False),
+        ("{} f3:p320 b:t8 b-5 o:t8", False),
+        ("f1:a64 f3:a320 f1:a64 f2:a64 f2:a64 f2:a64 b:t8 b-1 o:t8", False),  # layers make both
+        ("f1:a64 f3:a100 f1:a64 f2:a64 f2:a64 f2:a64 f3:a220 b:t8 b-1 b-6 o:t8", True),
+        ("f1:a64 f3:a160 f1:a64 f2:a64 f2:a64 f2:a64 f3:a160 b:t8 b-1 b-6 o:t8", False),
+    ],
+)
+def test_graphs_that_the_next_backward_pass_does_not_use(program: str, needed: bool, tmp_path: Path) -> None:
+    """Where another graph is all that it frees: from the end of their forward pass, else from that of the backward."""
+    context = context_of(program.format("f1:a64 f1:a64 f2:a64 f2:a64 f2:a64") + " d:t8", tmp_path)
+    words = [word for word in program.format("f1:a64 f1:a64 f2:a64 f2:a64 f2:a64").split() if ":" in word]
+    rows = np.flatnonzero([word.endswith("a64") for word in words])
+    found = retained_graphs._not_needed_from(context, rows)
+    last = int(context.born[rows].max()) + 1
+    after = int(context.born[words.index("o:t8")])
+    assert found.tolist() == [last if needed else after] * len(rows)

@@ -9,10 +9,13 @@ import numpy as np
 import pytest
 
 from snapreport.errors import SnapshotError
+from snapreport.findings.advice import _range
 from snapreport.findings.cut_off_pass import _repeats
 from snapreport.findings.growth_pattern import added_bytes, growth_of, single_growth
 from snapreport.findings.leaks import _ordinal
+from snapreport.findings.live import main_parts
 from snapreport.findings.loop_lines import _is_regular
+from snapreport.findings.saving import SavingRow
 from snapreport.reading.recording import ACTIONS
 from snapreport.timeline.curves import allocated_curve, reserved_curve
 from snapreport.timeline.inferred_shapes import _named, _widths
@@ -319,3 +322,25 @@ def test_ordinal_numbers() -> None:
 def test_iterations_of_a_loop_are_regular(at: Any, is_regular: bool) -> None:
     """Of 100 allocations, those of one line."""
     assert _is_regular(np.array(at), 100) is is_regular
+
+
+def test_the_largest_categories_are_named() -> None:
+    """Of 1% at least, four of them, and then what is unknown."""
+
+    def parts(**sizes: int) -> list[tuple[str, int]]:
+        return main_parts([{"category": name, "bytes": size, "count": 1} for name, size in sizes.items()])
+
+    assert parts(parameter=90, gradient=9, input=1) == [("parameters", 90), ("gradients", 9), ("inputs", 1)]
+    assert [name for name, _ in parts(parameter=900, gradient=91, input=9)] == ["parameters", "gradients"]
+    every = parts(unknown=50, parameter=40, gradient=30, activation=20, input=10, temporary=5)
+    assert [size for _, size in every] == [40, 30, 20, 10, 50]
+
+
+def test_a_range_of_peaks_in_words() -> None:
+    def said(low: int, high: int, saves: int = 40) -> list[str]:
+        row = SavingRow("", 1.0, 60 * MIB, 5, saves * MIB, False, [], low_bytes=low * MIB, high_bytes=high * MIB)
+        return [str(one) for one in _range(row)]
+
+    assert said(50, 99) == ["The peak is between 50.0 MiB and 99.0 MiB."]
+    assert said(50, 100) == ["The peak is 50.0 MiB at best; at worst nothing is saved."]
+    assert said(50, 50) == [] == _range(SavingRow("", 1.0, 60, 5, 40, False, []))

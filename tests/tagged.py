@@ -11,6 +11,8 @@ from test_findings_advice import BACKWARD, FORWARD, OPTIMIZER, TORCH, WEIGHTS
 
 import snapreport
 from snapreport.findings.advice_context import AdviceContext
+from snapreport.timeline.categories import StackCategories
+from snapreport.timeline.phases import stack_phases
 from snapreport.vocabulary import CATEGORIES
 
 KIB = 1 << 10
@@ -52,7 +54,10 @@ def context_of(program: str, folder: Path) -> AdviceContext:
         if script.tags[one["addr"]].startswith("e:") and one["action"] == "alloc":
             one["frames"] = []
     (folder / "program.pickle").write_bytes(pickle.dumps(script.raw()))
-    snapshot = snapreport.load(folder / "program.pickle")
+    snapshot = snapreport.load(folder / "program.pickle", inference=False)
+    none = np.zeros(len(snapshot.recording.stack_offsets) - 1, np.uint8)  # to look for each rule takes most of the time
+    phases = stack_phases(snapshot.recording)
+    snapshot.__dict__["_categories"] = StackCategories(none, none, none > 0, none, none, phases, none > 0)
     context = AdviceContext(snapshot, snapshot.timeline(0), [])
     assert np.all(np.diff(context.born) > 0)
     context.__dict__["is_much"] = bool  # whatever has any bytes at the peak

@@ -39,6 +39,8 @@ def expanded_mask(context: AdviceContext) -> Advice | None:
         & ~np.isin(size[:-1], others)
         & ~growing_lines(context)[rows[1:]]
     )
+    # What one line makes of a square that stays is another tensor: nodes, and edges between all of them.
+    candidates &= (every.calls[1:] != every.calls[:-1]) | (context.freed[rows[:-1]] <= np.append(order[2:], order[-1:]))
     # A mask has no gradient, and nothing else in the pass is as large but other masks.
     of_size = pl.DataFrame({"size": size, "stack": stack}).group_by("size").agg(pl.col("stack").n_unique())
     candidates &= np.isin(size[1:], of_size.filter(pl.col("stack") == 1)["size"].to_numpy())

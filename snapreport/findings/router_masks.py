@@ -24,6 +24,8 @@ def router_masks(context: AdviceContext) -> np.ndarray:
     every, found = births(context), np.zeros(len(context.size), bool)
     in_module = (context.phases.innermost == FORWARD)[every.stack]
     cast = np.flatnonzero(is_cast(context, 2) & in_module & (every.size >= 2 * _MIN_BYTES))
+    # A norm that computes in 32 bits casts, too, from what has a gradient.
+    cast = cast[~np.isin(every.size[cast], every.size[context.category("activation")[every.rows] & in_module])]
     lines, count = np.unique(every.stack[cast], return_counts=True)
     if count.max(initial=0) < _FEWEST_LAYERS:
         return found

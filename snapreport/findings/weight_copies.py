@@ -118,7 +118,7 @@ def copied_weights(context: AdviceContext) -> np.ndarray:
     in_step = context.phases.runs(OPTIMIZER_STEP)[context.stack]
     state = context.category("optimizer state") & in_step & context.is_traced
     mine = context.traced("parameter", "unknown", "optimizer state") & context.has_python
-    mine &= ~in_step & ~context.forward[context.stack] & (born_in(context) > 0)
+    mine &= ~in_step & ~context.forward[context.stack] & (born_in(context) > 0) & ~context.outlives_loop
     rows = np.flatnonzero(mine)
     if not context.trains or not state.any() or not len(rows):
         return rows[:0]

@@ -20,6 +20,8 @@ def collected_weights(context: AdviceContext) -> Advice | None:
     """
     mine = context.traced("parameter") & context.has_python
     rows = np.flatnonzero(mine)
+    if len(rows) < _MIN_COPIES:
+        return None
     line = context.calls[context.stack[rows]]
     table = context.table(rows, line=line, copy=born_in(context)[rows], alive=context.at_peak[rows])
     copies = table.group_by("line", "copy").agg(pl.col("size").sum(), pl.col("alive").all(), pl.col("born").max())

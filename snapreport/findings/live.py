@@ -9,7 +9,8 @@ import numpy as np
 import polars as pl
 
 from snapreport.contracts.finding import Row
-from snapreport.memoize import memoize
+from snapreport.integers import sums_of_codes
+from snapreport.memoize import memoize, memoize_by_identity
 from snapreport.number_format import upper_first
 from snapreport.reading.recording import Recording
 from snapreport.sentence import Sentence, place_part, stack_part
@@ -18,6 +19,7 @@ from snapreport.timeline.lifetimes import is_live_at
 from snapreport.timeline.modules import module_paths
 from snapreport.timeline.operators import stack_labels
 from snapreport.timeline.own_code import frame_line, own_frames, own_functions, own_places
+from snapreport.timeline.stats import stack_sums
 from snapreport.vocabulary import CATEGORIES
 
 MOST = 10
@@ -120,23 +122,7 @@ def live_at(allocations: pl.DataFrame, position: int) -> pl.DataFrame:
     return allocations.filter(is_live_at(position))
 
 
-def _of_codes(live: pl.DataFrame, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The distinct codes, their Int64 bytes and counts: most bytes first, then the lowest code."""
-    # numpy takes a tenth of polars' time for a few thousand rows: a report asks for sums like these eleven times.
-    count = np.bincount(codes)
-    size = np.zeros(len(count), np.int64)
-    np.add.at(size, codes, live["size"].to_numpy())
-    found = np.flatnonzero(count)
-    found = found[np.lexsort((found, -size[found]))]
-    return found, size[found], count[found]
-
-
-def _by_stack(live: pl.DataFrame) -> pl.DataFrame:
-    """``stack`` Int32, ``bytes``, ``count`` Int64: most bytes first, then by stack."""
-    stack, size, count = _of_codes(live, live["stack"].to_numpy())
-    return pl.DataFrame({"stack": stack.astype(np.int32), "bytes": size, "count": count})
-
-
+@memoize_by_identity
 def _categories(live: pl.DataFrame) -> np.ndarray:
     """The place of each allocation's category in ``_SORTED``."""
     places: np.ndarray = _PLACES[live["category"].to_physical().to_numpy()]
@@ -145,13 +131,14 @@ def _categories(live: pl.DataFrame) -> np.ndarray:
 
 def by_category(live: pl.DataFrame) -> list[CategoryRow]:
     """All of them, most bytes first."""
-    rows = zip(*(column.tolist() for column in _of_codes(live, _categories(live))), strict=True)
+    sums = sums_of_codes(_categories(live), live["size"].to_numpy())
+    rows = zip(*(column.tolist() for column in sums), strict=True)
     return [CategoryRow(category=_SORTED[code], bytes=size, count=count) for code, size, count in rows]
 
 
 def by_stack(live: pl.DataFrame, names: Names, most: int = MOST) -> list[StackRow]:
     """The largest, most bytes first."""
-    top = _by_stack(live).head(most)
+    top = stack_sums(live).head(most)
     category, stacks, sizes = _categories(live), live["stack"].to_numpy(), live["size"].to_numpy()
     made = []
     for stack, size, count in top.iter_rows():
@@ -175,21 +162,20 @@ def by_stack(live: pl.DataFrame, names: Names, most: int = MOST) -> list[StackRo
 
 def by_function(live: pl.DataFrame, names: Names, most: int = MOST) -> list[FunctionRow]:
     """``function``, ``bytes``, ``count``: the stacks' own functions, see ``timeline/own_code.py``."""
-    stacks = _by_stack(live)
+    stacks = stack_sums(live)
     rows = _sums(stacks.with_columns(function=names.functions.gather(stacks["stack"])), "function").head(most)
     return [FunctionRow(**row) for row in rows.rows(named=True)]
 
 
 def by_place(live: pl.DataFrame, names: Names, most: int = MOST) -> list[PlaceRow]:
     """``place``, ``bytes``, ``count``: the lines of those functions."""
-    stacks = _by_stack(live)
-    rows = stacks.with_columns(frame=pl.Series(names.frames[stacks["stack"].to_numpy()]))
-    grouped = rows.group_by("frame").agg(pl.col("bytes").sum(), pl.col("count").sum(), first=pl.col("stack").min())
-    top = grouped.sort(["bytes", "first"], descending=[True, False]).head(most)
-    return [
-        PlaceRow(place=names.place(row["first"]), bytes=row["bytes"], count=row["count"])
-        for row in top.rows(named=True)
-    ]
+    stack = live["stack"].to_numpy()
+    frame = names.frames[stack] + 1
+    first = np.full(int(frame.max(initial=0)) + 1, len(names.frames))
+    np.minimum.at(first, frame, stack)
+    sums = sums_of_codes(first[frame], live["size"].to_numpy())
+    rows = zip(*(column[:most].tolist() for column in sums), strict=True)
+    return [PlaceRow(place=names.place(stack), bytes=size, count=count) for stack, size, count in rows]
 
 
 def by_module(live: pl.DataFrame, names: Names) -> pl.DataFrame:
@@ -200,7 +186,7 @@ def by_module(live: pl.DataFrame, names: Names) -> pl.DataFrame:
         is_recorded = pl.col("module_source") == "recorded"
         own = live.with_columns(module=pl.when(is_recorded).then(pl.col("module").cast(pl.String)).fill_null(""))
         return _sums(own.select("module", bytes="size", count=pl.lit(1, pl.Int64)), "module")
-    stacks = _by_stack(live)
+    stacks = stack_sums(live)
     return _sums(
         stacks.with_columns(module=pl.Series(names.modules.of(stacks["stack"].to_list()), dtype=pl.String)), "module"
     )

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import polars as pl
-
 from snapreport.contracts.finding import Evidence, Link
 from snapreport.findings.allocation_growth import loop_memory, min_growth_bytes
 from snapreport.findings.basis import basis_of
@@ -100,7 +98,7 @@ def _new_at_end(
         end_bytes=int(timeline.allocated[-1]),
         new_bytes=size,
         new_count=len(new),
-        first_half_bytes=int(new.filter(pl.col("alloc_event") < len(timeline.events) // 2)["size"].sum()),
+        first_half_bytes=int(new["size"].filter(new["alloc_event"] < len(timeline.events) // 2).sum()),
         older_bytes=older,
         older_count=len(live) - len(new),
         leak_bytes=sum(leak.bytes - int(leak.evidence["freed_bytes"]) for leak in growing),

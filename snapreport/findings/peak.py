@@ -37,7 +37,6 @@ from snapreport.number_format import bytes_text, plural, share_text, upper_first
 from snapreport.sentence import bytes_part, device_part, event_part, joined, sentence
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
-from snapreport.timeline.lifetimes import IS_TRACED
 from snapreport.timeline.recorded_totals import recorded_peaks
 from snapreport.timeline.recording_gaps import has_history, lost_peaks, recording_start
 
@@ -125,7 +124,7 @@ def peak_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list[Finding]
         inferred_categories=_inferred(live, categories),
         unknown_bytes=next((row["bytes"] for row in categories if row["category"] == "unknown"), 0),
         no_frames_bytes=timeline.peak_stackless_bytes,
-        before_trace_bytes=int(live.filter(~IS_TRACED)["size"].sum()),
+        before_trace_bytes=int(live["size"].filter(live["alloc_event"] < 0).sum()),
         stacks=stacks,
         functions=by_function(live, names),
         places=by_place(live, names),

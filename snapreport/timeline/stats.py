@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import polars as pl
 from msgspec import UNSET, convert
 from msgspec.structs import replace
@@ -12,9 +13,9 @@ from msgspec.structs import replace
 from snapreport.contracts import plain
 from snapreport.contracts.stats import DeviceStats, FileStats, PrivatePool, StackAtPeak
 from snapreport.contracts.values import Frame
+from snapreport.integers import sums_of_codes
 from snapreport.reading.recording import Recording
 from snapreport.timeline.interface import Timeline
-from snapreport.timeline.lifetimes import is_live_at
 from snapreport.timeline.module_tree import module_tree, modules_source
 from snapreport.timeline.operators import stack_labels
 from snapreport.timeline.recording_gaps import lost_peaks
@@ -29,12 +30,14 @@ def file_stats(recording: Recording, devices: list[DeviceStats]) -> FileStats:
 
 def stacks_at(allocations: pl.DataFrame, position: int) -> pl.DataFrame:
     """``stack``, ``bytes``, ``count`` of live memory at ``position``, most bytes first, then lowest stack."""
-    return (
-        allocations.filter(is_live_at(position))
-        .group_by("stack")
-        .agg(bytes=pl.col("size").sum(), count=pl.len().cast(pl.Int64))
-        .sort(["bytes", "stack"], descending=[True, False])
-    )
+    born, freed = (allocations[name].to_numpy() for name in ("alloc_event", "free_event"))
+    return stack_sums(allocations, (born <= position) & ((freed < 0) | (freed > position)))
+
+
+def stack_sums(allocations: pl.DataFrame, chosen: np.ndarray | slice = slice(None)) -> pl.DataFrame:
+    """The same of those that are chosen, by default all: ``stack`` Int32, ``bytes``, ``count`` Int64."""
+    stack, size, count = sums_of_codes(*(allocations[name].to_numpy()[chosen] for name in ("stack", "size")))
+    return pl.DataFrame({"stack": stack.astype(np.int32), "bytes": size, "count": count})
 
 
 def device_stats(timeline: Timeline) -> DeviceStats:

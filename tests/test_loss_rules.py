@@ -43,9 +43,9 @@ def test_tensors_as_large_as_logits(program: str, found: str, tmp_path: Path) ->
 
 
 def masks(between: int = 16, square: int = 1024, copies: int = 4, line: str = "l", again: int = 0) -> str:
-    """A square and its copies, which go after so many allocations, four of them of a forward pass."""
+    """A square, which goes, and its copies, which go after so many allocations, four of them of a forward pass."""
     others = " ".join(["d:t1"] * (between - 4) + ["f:a8"] * 4)
-    return f"l:u{square} {line}:u{square * copies} {others} d-1 " + f"l:u{square * copies} d:t1" * again
+    return f"l:u{square} {line}:u{square * copies} d-0 {others} d-1 " + f"l:u{square * copies} d:t1" * again
 
 
 @pytest.mark.parametrize(
@@ -62,8 +62,10 @@ def masks(between: int = 16, square: int = 1024, copies: int = 4, line: str = "l
         (masks(square=256, copies=16), True),
         (masks(square=256, copies=15), False),  # less than 4 MiB
         (masks().replace("f:a8", "d:t1", 1), False),  # three of a forward pass
-        ("w:p1024 " + masks().replace("d-1", "d-2"), False),  # as large as a weight
-        ("d:t4096 " + masks().replace("d-1", "d-2"), False),  # something else is as large
+        (masks().replace("d-0 ", ""), False),  # the square stays: nodes, and edges between all of them
+        (masks().replace("d-0 d:t1", "d:t1 d-0"), False),
+        ("w:p1024 " + masks().replace("d-1", "d-2").replace("d-0", "d-1"), False),  # as large as a weight
+        ("d:t4096 " + masks().replace("d-1", "d-2").replace("d-0", "d-1"), False),  # something else is as large
     ],
 )
 def test_masks_that_are_stored_for_each_sequence(program: str, is_one: bool, tmp_path: Path) -> None:

@@ -125,6 +125,7 @@ ROUTED = "f1:t2048 f1:a1024 f-{} f1:a3072 f1:a512 "
     [
         (ROUTED.format(0) + ROUTED.format(4) + "f2:a1024", "xxx.xxx.."),
         (ROUTED.format(0) + "f2:a1024", "....."),  # one layer
+        ("f2:a2048 " + ROUTED.format(1) + ROUTED.format(5), "." * 9),  # of a norm in 32 bits, with a gradient
         ((ROUTED.format(0) + ROUTED.format(4)).replace("2048", "2046").replace("1024", "1023"), "." * 8),
         ((ROUTED.format(0) + ROUTED.format(4)).replace("f1", "l"), "." * 8),  # in no module
         ("f1:t2048 f1:a1024 f1:a8 f-0 " * 2, "." * 6),
@@ -188,3 +189,9 @@ COPY, STEP = "d:u64 d:u64 d:u32 d:u32 ", "f:a8 b:g8 o:t8 "
 )
 def test_copies_of_weights(program: str, count: int, tmp_path: Path) -> None:
     assert len(weight_copies.copied_weights(context_of(program, tmp_path))) == count
+
+
+def test_copies_that_leak_have_the_remedy_of_the_leak(tmp_path: Path) -> None:
+    context = context_of(MODEL + (COPY + STEP) * 3, tmp_path)
+    context.__dict__["outlives_loop"] = context.category("unknown")
+    assert len(weight_copies.copied_weights(context)) == 0

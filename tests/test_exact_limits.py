@@ -369,6 +369,7 @@ def test_memory_that_comes_back_to_its_start_was_weights(lowest: int, frees: int
     one: Any = {
         "alloc": np.array([0]),
         "free": np.array([frees]),
+        "is_freed": np.array([frees >= 0]),
         "size": np.array([300]),
         "is_traced": np.array([True]),
     }

@@ -43,8 +43,8 @@ _PASSES_OF_A_STEP = 2
 """Backward passes in a step of a generator and a discriminator: a loss that the next step replaces stays no longer."""
 
 _SAMPLES, _AT_ONCE = 6, 2
-"""A loop over samples, as one that assigns the anchors of each image: 183 → 97 MiB was promised where each of eight
-computes 112 MiB, and 157 taken."""
+"""Of a loop over samples, as one that assigns anchors to each of eight images and needs 112 MiB for one: without it,
+183 → 97 MiB was promised, and 157 taken."""
 
 _TRANSFORMED = r"torch/_functorch/(apis|eager_transforms|vmap)\.py"
 """``torch.func``: checkpointing a layer inside of ``vmap``, ``grad`` or ``hessian`` raises RuntimeError, up to 2.15."""
@@ -315,7 +315,9 @@ def batch_sized(context: AdviceContext) -> np.ndarray:
 
 
 def _of_one_sample(context: AdviceContext) -> np.ndarray:
-    """Bool per allocation: of a loss that loops over samples. A pass runs a line often, and few are alive at once."""
+    """Bool per allocation: what a loss computes for one sample at a time. A pass runs its line at least ``_SAMPLES``
+    times, and at most ``_AT_ONCE`` of its tensors are alive together.
+    """
     rows = np.flatnonzero(unknown_of_a_step(context))
     table = context.table(rows, run=born_in(context)[rows]).sort("born")
     same = ["stack", "size", "run"]

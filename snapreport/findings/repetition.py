@@ -140,7 +140,7 @@ def _is_layer(timeline: DeviceTimeline, repetitions: Repetitions) -> bool:
 
 
 def _stacks_of_iteration(timeline: DeviceTimeline, repetitions: Repetitions) -> float:
-    """How many stacks allocate in one iteration, the median: one at least, which begins it."""
+    """The median of how many stacks allocate in an iteration. Each has at least the one that begins it."""
     table = timeline.allocations
     number = pl.Series(repetitions.of(table["alloc_event"].to_numpy()))
     pairs = table.select("stack", number=number).filter(pl.col("number") >= 0).unique()

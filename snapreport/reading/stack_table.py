@@ -56,7 +56,7 @@ def sorted_stacks(keys: list[bytes], count: int) -> tuple[np.ndarray, np.ndarray
 
 
 def _first_appearances(keys: list[bytes], count: int) -> np.ndarray:
-    """The distinct frames of stacks in the order of their first appearance, where each begins with its outermost."""
+    """The distinct frames of stacks by first appearance, each stack read from its outermost frame on."""
     seen, place = np.zeros(count, bool), np.zeros(count, np.int64)
     found = []
     # Some at a time: of stacks of a thousand frames, the numbers of all take more memory than the file.

@@ -276,7 +276,7 @@ def _second_remedy(
             pairs.append((advice.confidence == "estimate", found))
     # Sixteen bits save nothing where they are used already: what is inferred comes before an estimate.
     _, best = min(pairs, key=lambda pair: (pair[0], pair[1].row["peak_bytes"]), default=(False, None))
-    return best if best and context.is_much(best.row["saves_bytes"] - one.row.saves_bytes) else None
+    return best
 
 
 def _combined(

@@ -158,8 +158,6 @@ def _several_graphs(context: AdviceContext) -> Advice | None:
     # Those that one pass over all graphs has begun to sum are there.
     cost = np.maximum(missing - bytes_over_time(context.timeline, np.flatnonzero(added_to_gradients(context))), 0)
     share = share_with_cost(context.timeline, np.flatnonzero(mask), 1 - 1 / passes, cost)
-    if not share:
-        return None
     stay = sentence("The gradients of the first part, {}, stay allocated through the others.", bytes_part(gradients))
     state = sentence(
         "A state that the next pass reads, as in a recurrent network, needs `detach()` between the two, where "
@@ -257,7 +255,7 @@ def _halved(context: AdviceContext, mask: np.ndarray, masks: np.ndarray) -> tupl
     timeline, rows = context.timeline, np.flatnonzero(mask)
     most, missing = _missing_gradients(context)
     cost = missing + _anew(context)
-    quarter = bytes_over_time(timeline, np.flatnonzero(masks & mask)) // 4
+    quarter = bytes_over_time(timeline, np.flatnonzero(masks)) // 4
     half = timeline.allocated - bytes_over_time(timeline, rows) // 2 + cost
     peaks = int((half - quarter).max()), int(half.max())
     return most, share_with_cost(timeline, rows, 0.5, cost - quarter), peaks

@@ -94,13 +94,13 @@ def _with_biases(context: AdviceContext, scores: np.ndarray) -> tuple[float, int
     if not context.trains:
         return 1.0, 0
     born, freed, size = context.born, context.freed, context.size
-    made = scores & (born >= 0) & saved_for_backward(context)
+    made = scores & saved_for_backward(context)
     begun = backward_passes(context)
     cost, most = np.zeros(len(begun) + 1, np.int64), 0
     for number in np.unique(size[made & context.at_peak]).tolist():
         calls = np.flatnonzero(made & (size == number))
         calls = calls[np.argsort(born[calls])]
-        others = np.flatnonzero(~scores & (size == number) & (born >= 0) & (freed < len(begun)))
+        others = np.flatnonzero(~scores & (size == number) & (freed < len(begun)))
         others = others[begun[born[others]] == begun[freed[others]]]
         first, last = (np.searchsorted(born[calls], at[others]) for at in (born, freed))
         for row, begin, end in zip(

@@ -46,7 +46,7 @@ def device_imbalance(context: AdviceContext) -> Advice | None:
     parallel = context.occurs(context.frames(r"torch/nn/parallel/(parallel_apply|data_parallel|replicate)\.py"))
     gathered = gathers[context.stack]
     mask, share = _of_loss(context, gathered, len(peaks))
-    if parallel and share and context.is_much(context.bytes_at_peak(mask)):
+    if share and context.is_much(context.bytes_at_peak(mask)):
         outputs = int(bytes_over_time(context.timeline, np.flatnonzero(gathered)).max())
         return Advice(
             "device-imbalance",
@@ -94,9 +94,8 @@ def _of_loss(context: AdviceContext, gathered: np.ndarray, devices: int) -> tupl
     """
     if not gathered.any():
         return gathered, 0.0
-    large = gathered & (context.size >= 1 << 20)
-    alike = context.category("activation", "temporary", "unknown") & np.isin(context.size, context.size[large])
-    alike &= ~gathered & context.is_traced
+    alike = context.category("activation", "temporary", "unknown") & np.isin(context.size, context.size[gathered])
+    alike &= ~gathered
     gone = bytes_over_time(context.timeline, np.flatnonzero(gathered))
     gone += bytes_over_time(context.timeline, np.flatnonzero(alike)) * (devices - 1) // devices
     mask = np.asarray(gathered | alike)

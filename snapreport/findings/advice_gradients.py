@@ -101,8 +101,8 @@ def _freed_after_forward(context: AdviceContext) -> np.ndarray:
     last, forward = len(context.timeline.events), forward_births(context)
     next_forward, next_backward = (following(at, context.freed, last) for at in (forward, backward_begins(context)))
     unknown = (context.free_stack == 0) | (context.free_stack == context.stack)
-    between = unknown & (next_backward < next_forward) & (context.freed > forward.min(initial=last))
-    return np.asarray((context.phases.runs(ZERO_GRAD)[context.free_stack] | between) & context.is_freed)
+    between = unknown & (next_backward < next_forward)
+    return np.asarray(context.phases.runs(ZERO_GRAD)[context.free_stack] | between)
 
 
 def _freed_late(context: AdviceContext, late: np.ndarray, next_forward: np.ndarray) -> Advice | None:
@@ -139,8 +139,6 @@ def _never_freed(context: AdviceContext) -> Advice | None:
     steps = np.zeros(len(stacks), bool)
     steps[first] = True
     fraction = _until_each_backward(context, old, steps)
-    if not fraction:
-        return None
     why: list[str] = [
         sentence(
             "{} of gradients stay allocated through {} backward passes: they are zeroed in place, or further "
@@ -197,4 +195,4 @@ def _accumulates(context: AdviceContext, old: np.ndarray) -> bool:
     """Whether the gradients are those of micro-batches: the trace has backward passes and never a step or zero_grad."""
     runs = context.phases.runs
     stacks = np.unique(context.timeline.events["stack"].to_numpy())
-    return not (runs(OPTIMIZER_STEP)[stacks].any() or runs(ZERO_GRAD)[stacks].any()) and bool(old.any())
+    return not (runs(OPTIMIZER_STEP)[stacks].any() or runs(ZERO_GRAD)[stacks].any())

@@ -51,7 +51,7 @@ def _no_grad(context: AdviceContext) -> Advice | None:
     rows = rows[np.argsort(context.born[rows], kind="stable")]
     # Library modules alone, one after another, use the output of the last; the program's own lines add and join others.
     own = context.own_frames[context.innermost()[context.stack[rows]]] & (context.size[rows] >= 1 << 20)
-    in_use = IN_USE if own.any() else min(IN_USE, IN_SEQUENCE + _nested(context, rows))
+    in_use = IN_USE if own.any() else IN_SEQUENCE + _nested(context, rows)
     born = context.born[rows]
     read = born if own.any() else _outputs_after(context, rows)
     later = np.append(read, np.full(in_use, len(context.timeline.events)))
@@ -97,16 +97,10 @@ def _autocast_copies(context: AdviceContext) -> Advice | None:
     """16-bit copies of weights that autocast makes in every forward pass and drops when its context ends."""
     if not context.infers:
         return None
-    leaves = context.frames(r"amp/autocast_mode\.py __exit__$") | context.functions(
-        r"clear_autocast_cache|clear_cache$"
-    )
-    casts = context.functions(r"cached_cast|(^|::)_to_copy$|(^|::)_to_copy\(")
+    leaves = context.frames(r"amp/autocast_mode\.py __exit__$")
     parameters = np.unique(context.size[~context.is_traced | context.category("parameter")])
     halves = np.isin(2 * context.size, parameters)
-    # What `model.half()` makes stays, too, but outside of a forward pass.
-    stays = (casts & context.forward)[context.stack] & ~context.is_freed
-    at_exit = leaves[context.free_stack] | stays
-    mask = halves & at_exit & context.is_traced
+    mask = halves & leaves[context.free_stack]
     if not (size := context.much_at_peak(mask)):
         return None
     # Without its cache, autocast holds the copies of one operator at a time.
@@ -137,7 +131,7 @@ def _autocast_copies(context: AdviceContext) -> Advice | None:
 def _kv_cache(context: AdviceContext) -> Advice | None:
     if context.trains:
         return None
-    mask = context.frames(_CACHE)[context.stack] | context.category("kv cache")
+    mask = context.category("kv cache")
     if not (size := context.much_at_peak(mask)):
         return None
     return Advice(
@@ -161,7 +155,7 @@ def _outputs_after(context: AdviceContext, rows: np.ndarray) -> np.ndarray:
     """Int64 births of what modules give: neither statistics of a normalisation, which are small, nor what a line frees
     at once, or uses itself. What follows the pass counts: its last tensors are in use no longer.
     """
-    kept = context.is_traced & (context.freed - context.born > AT_ONCE)
+    kept = context.freed - context.born > AT_ONCE
     kept &= ~is_among(context.stack, np.unique(context.stack[rows]))
     kept[rows] = True
     return np.sort(context.born[kept & (MAX_OUTPUT_RATIO * context.size >= context.size[rows].max())])
@@ -276,7 +270,7 @@ def _overlap(context: AdviceContext, mask: np.ndarray) -> tuple[float, int]:
     that: an output that is in use has to stay.
     """
     timeline, born, stack, generation = context.timeline, context.born, context.stack, _generations(context)
-    order = np.flatnonzero((born >= 0) & (context.phases.innermost == FORWARD)[stack])
+    order = np.flatnonzero((context.phases.innermost == FORWARD)[stack])
     order = order[np.argsort(born[order], kind="stable")]
     first = np.full(int(stack.max()) + 1, len(timeline.events), np.int64)
     rows = np.flatnonzero(mask)

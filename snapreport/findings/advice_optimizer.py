@@ -98,7 +98,7 @@ def _foreach_optimizer(context: AdviceContext, mask: np.ndarray) -> str:
 @remembered
 def _foreach_temporaries(context: AdviceContext) -> np.ndarray:
     within = context.frames(r"(?-u)torch/optim/\w+\.py _multi_tensor_\w+$")
-    mask: np.ndarray = within[context.stack] & context.is_traced & context.is_freed
+    mask: np.ndarray = within[context.stack] & context.is_freed
     if not mask.any():
         return mask
     # Allocations that outlive the step are state: SGD allocates its momentum buffers here, too.
@@ -183,7 +183,7 @@ def _offload(context: AdviceContext) -> Advice | None:
         return None
     # The program's own files and folders may have any name.
     offloads = context.functions(r"(?i)offload") | context.frames(r"(?i)-packages/\S*offload")
-    if not context.is_much(size) or context.occurs(offloads):
+    if context.occurs(offloads):
         return None
     copies = moved_each_step(context)
     return Advice(

@@ -30,8 +30,6 @@ _MIN_SHARE = 0.001
 """Of the peak, for the growth of one stack over the whole trace."""
 _MIN_SPREAD = 0.8
 """The share of the repetitions in which the lowest live bytes of a replaced stack rise."""
-_MIN_REPLACED = 0.6
-"""The share of the repetitions in which a replaced stack allocates."""
 _MIN_COPIED, _MOST_BETWEEN = 0.8, 3
 """A replaced stack is copied if the tensor before is freed within so many events of this share of its allocations: keys
 and values are freed as a pair.
@@ -45,8 +43,6 @@ _ALONG, _ALONG_SHARE = 0.5, 0.15
 """A stack grows along with a replaced one from this share of its growth on; with so many of a step's bytes in stacks
 that do, the inputs become larger.
 """
-_MAX_REMAINING = 1.5
-"""How many times what a replaced stack allocates in one repetition may remain at the end."""
 _SETTLED = ("parameter", "optimizer state")
 """Memory that is built up once and stays: a loading loop looks like a leak while it runs."""
 
@@ -211,13 +207,10 @@ def _replaced(loop: LoopMemory, known: set[int]) -> list[GrowingStack]:
     traced = allocations.filter(IS_TRACED)
     every_stack = traced["stack"].unique().sort().to_numpy()
     per_stack = _bytes_by_repetition(traced, every_stack, repetitions)
-    births = np.bincount(traced["stack"].to_numpy(), minlength=int(every_stack[-1]) + 1) / repetitions.count
     found = []
     for stack, floors, growth in rising:
         own = np.searchsorted(every_stack, stack)
         mine = remaining.filter(pl.col("stack") == stack)
-        if (per_stack[own, 1:] > 0).mean() < _MIN_REPLACED or len(mine) > max(2.0, _MAX_REMAINING * births[stack]):
-            continue
         cached = bool((mine["category"] == "kv cache").all())
         if cached or not _inputs_grow(floors, np.delete(per_stack, own, axis=0)):
             copied = _is_copied(traced.filter(pl.col("stack") == stack), repetitions)

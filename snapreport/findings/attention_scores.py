@@ -85,7 +85,7 @@ def _scores(context: AdviceContext) -> Scores:
     fused = context.functions(_FUSED) | context.frames(_FUSED_FILES)
     in_math = context.functions(MATH_KERNEL)
     caller = context.function_of_frame[context.innermost(f"{_SOFTMAX}|{_TORCH}")]
-    softmax = context.frames(_SOFTMAX) & ~context.frames(_NO_SCORES) & ~fused
+    softmax = context.frames(_SOFTMAX) & ~context.frames(_NO_SCORES)
     named = context.frames(_ATTENTION) & ~fused
     direct = context.remember_of_stacks("direct frames of attention", lambda: _direct(context, caller, _IN_CALL))
     with_einsum = _IN_CALL + r"|functional\.py einsum"
@@ -104,12 +104,7 @@ def _scores(context: AdviceContext) -> Scores:
     inside = math_core[births]
     outputs = context.marked(births[inside & ~np.append(inside[1:], False)])
     math = (math_core & ~outputs) | one_line
-    backward = _of_backward(context, marked | math)
-    return Scores(
-        math | (backward & math.any() & ~marked.any()),
-        (marked & ~math) | (backward & bool(marked.any())),
-        not one_line.any(),
-    )
+    return Scores(math, (marked & ~math) | _of_backward(context, marked), not one_line.any())
 
 
 def _direct(context: AdviceContext, caller: np.ndarray, between: str) -> np.ndarray:
@@ -179,7 +174,7 @@ def _is_saved(context: AdviceContext, rows: np.ndarray) -> np.ndarray:
     """Bool per row: a backward pass needs it, or it is alive when memory runs out although its line ran again."""
     saved: np.ndarray = saved_for_backward(context)[rows]
     ooms = context.timeline.oom_events
-    if not ooms or not context.is_cut_off:
+    if not ooms:
         return saved
     last = np.full(int(context.stack.max()) + 1, -1, np.int64)
     np.maximum.at(last, context.stack, context.born)
@@ -342,7 +337,7 @@ def _one_line(context: AdviceContext, births: np.ndarray, marked: np.ndarray, ca
         mine = stack == number
         sizes = context.size[births[mine]]
         is_score = marked[births[mine]]
-        if not is_score.any() or is_score.all():
+        if is_score.all():
             continue
         first = int(np.argmax(is_score))
         # Scaled queries and keys come first, then at least two matrices of scores, then the output. Where the last is
@@ -350,7 +345,7 @@ def _one_line(context: AdviceContext, births: np.ndarray, marked: np.ndarray, ca
         copies = first >= 2 and sizes[first - 1] == sizes[first - 2]
         if copies and is_score[first : first + 2].all() and not is_score[-1]:
             found[births[mine & marked[births]]] = True
-    return np.asarray(found & (caller[context.stack] > 0))
+    return found
 
 
 def _of_backward(context: AdviceContext, scores: np.ndarray) -> np.ndarray:
@@ -365,5 +360,5 @@ def _of_backward(context: AdviceContext, scores: np.ndarray) -> np.ndarray:
     largest = int(context.size[scores].max())
     sizes = sizes[sizes * MIN_ROW_RATIO > largest]
     from_engine = (phase == BACKWARD) | (context.stack == 0)
-    gradients: np.ndarray = from_engine & context.is_traced & np.isin(context.size, sizes)
+    gradients: np.ndarray = from_engine & np.isin(context.size, sizes)
     return gradients

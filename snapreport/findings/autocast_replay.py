@@ -157,7 +157,7 @@ def _readers(context: AdviceContext, table: pl.DataFrame) -> np.ndarray:
     for each in np.unique(size[pair + 1]).tolist():
         here = (size[pair + 1] == each) & (size[pair] != each)
         own += np.where(here, between(born[sizes == each]), 0)
-    together = kept[pair + 1] & (end >= start) & ((total == 0) | (total > own)) & (start < len(backward))
+    together = kept[pair + 1] & (end >= start) & ((total == 0) | (total > own))
     alike = ~kept[pair] | together
     beside = np.zeros(len(table), bool)
     beside[pair[alike] + 1] = True

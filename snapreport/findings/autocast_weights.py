@@ -24,7 +24,7 @@ def weight_copies(context: AdviceContext) -> int:
     # Those noted in 16 bits are read as they are.
     parameters = context.category("parameter") & (is_in_32_bits(context) | (element_bytes(context) == 0))
     size = context.bytes_at_peak(parameters & ~_recurrent(context)) - _embeddings(context)
-    return max(0, size) // 2 + _recurrent_copies(context)
+    return size // 2 + _recurrent_copies(context)
 
 
 def _embeddings(context: AdviceContext) -> int:

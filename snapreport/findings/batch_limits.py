@@ -127,7 +127,7 @@ def _optimizer_differentiates(context: AdviceContext) -> bool:
     """
     stacks = context.timeline.events["stack"].to_numpy()
     backward = backward_allocations(context)
-    step = (context.phases.innermost == OPTIMIZER_STEP)[stacks] & ~backward
+    step = (context.phases.innermost == OPTIMIZER_STEP)[stacks]
     at = np.flatnonzero(backward | step | context.forward[stacks])
     begins = np.ones(len(at), bool)
     begins[1:] = (backward[at][1:] != backward[at][:-1]) | (step[at][1:] != step[at][:-1])

@@ -10,7 +10,6 @@ from snapreport.sentence import sentence
 
 _APPLY = r"torch/nn/modules/module\.py _apply$"
 """Replaces each parameter of a module by what a function makes of it."""
-_MIN_TENSORS = 4
 
 
 def cast_on_device(context: AdviceContext) -> Advice | None:
@@ -25,8 +24,7 @@ def cast_on_device(context: AdviceContext) -> Advice | None:
     ends = np.where(requested >= 0, requested, context.freed[freed])
     weights = pl.DataFrame({"row": freed, "at": ends, "size": context.size[freed]})
     mask = context.marked(weights.join(halves, on=["at", "size"], how="semi")["row"].to_numpy())
-    size = context.bytes_at_peak(mask)
-    if mask.sum() < _MIN_TENSORS or not context.is_much(size):
+    if not (size := context.much_at_peak(mask)):
         return None
     return Advice(
         "cast-on-device",

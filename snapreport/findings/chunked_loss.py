@@ -6,7 +6,6 @@ import numpy as np
 
 from snapreport.findings.advice_births import births
 from snapreport.findings.advice_context import MIN_BYTES, Advice, AdviceContext
-from snapreport.findings.collected_outputs import collections
 from snapreport.findings.graphs import unknown_of_a_step
 from snapreport.findings.saving import bytes_over_time
 from snapreport.sentence import sentence
@@ -27,7 +26,7 @@ _BESIDE_LOGITS, _FEWEST_POSITIONS = 4, 16
 def chunked_loss(context: AdviceContext) -> Advice | None:
     if not context.trains and not (context.infers and context.occurs(context.frames(_CROSS_ENTROPY))):
         return None  # a softmax of logits alone may sample from them
-    mask = _loss_sized(context) & ~collections(context)  # results that an evaluation keeps are as large
+    mask = _loss_sized(context)
     if not (size := context.much_at_peak(mask)):
         return None
     what = "The logits, their softmax and the gradients of both hold" if context.trains else "Logits and softmax hold"
@@ -90,7 +89,7 @@ def _other_logits(context: AdviceContext, found: np.ndarray, largest: int) -> np
         longer = (more > 0) & (largest % position == 0) & (largest // position >= _FEWEST_POSITIONS)
         other |= longer | ((times > 1) & (more == 0))
     near = np.zeros(len(rows), bool)
-    for distance in range(1, min(_BESIDE_LOGITS, len(rows) - 1) + 1):
+    for distance in range(1, _BESIDE_LOGITS + 1):
         near[:-distance] |= whole[distance:]
         near[distance:] |= whole[:-distance]
     return context.marked(rows[other & near])

@@ -26,8 +26,6 @@ from snapreport.timeline.lifetimes import IS_TRACED, action_codes
 
 ALLOCATES = ("segment_alloc", "segment_map")
 RELEASES = ("segment_free", "segment_unmap")
-_MIN_SEGMENTS = 4
-"""Segments allocated again; fewer are chance."""
 _MIN_ROUNDS = 3
 """Times that something is released and allocated again: a cache that was emptied once and filled anew does not
 churn.
@@ -78,7 +76,7 @@ def churn(timeline: DeviceTimeline) -> Churn | None:
     explained = np.append(_explained(timeline, frees), False)
     counts = ~explained[before]
     again, events, before = again.filter(pl.Series(counts)), events[counts], before[counts]
-    if len(events) < _MIN_SEGMENTS or len(np.unique(before)) < _MIN_ROUNDS:
+    if len(np.unique(before)) < _MIN_ROUNDS:
         return None
     frees = frees[~explained[:-1]]
     emptied = _stacks_through(timeline, "name", r"(?i)empty_?cache")[frees]
@@ -230,7 +228,7 @@ def _causes(found: Churn, emptier: str) -> list[str]:
     """Who released the segments, as far as the record says."""
     lines: list[str] = []
     if len(found.emptied):
-        where = sentence(", called in {emptier}", emptier=emptier) if emptier else ""
+        where = sentence(", called in {emptier}", emptier=emptier)
         every = "All" if len(found.emptied) == len(found.freed) else sentence("{} of", count_text(len(found.emptied)))
         lines.append(
             sentence(
@@ -248,9 +246,7 @@ def _causes(found: Churn, emptier: str) -> list[str]:
                 plural(found.retries, "request"),
             )
         )
-    return lines or [
-        sentence("{} were released after {}.", plural(len(found.freed), "segment"), event_part(found.warm_event))
-    ]
+    return lines
 
 
 def _most_frequent(stacks: np.ndarray) -> int | None:
@@ -279,7 +275,7 @@ def _stall(timeline: DeviceTimeline, frees: np.ndarray) -> int | None:
     after = action_codes(timeline.events)[frees] == ACTIONS.index("segment_free")
     begins = np.where(after, frees, frees - 1)
     ends = np.minimum(begins + 1, len(clock) - 1)
-    return int(np.maximum(0, clock[ends] - clock[begins])[after | (frees > 0)].sum())
+    return int(np.maximum(0, clock[ends] - clock[begins]).sum())
 
 
 def _reallocated_by_stack(timeline: DeviceTimeline, events: np.ndarray) -> pl.DataFrame:

@@ -12,7 +12,7 @@ from snapreport.findings.joined_results import LARGE, joined_results
 from snapreport.findings.live import names_of
 from snapreport.findings.retained_graphs import read_by_retained_graphs, retained_graphs
 from snapreport.findings.saving import share_of_lives
-from snapreport.findings.unused_graphs import inputs_of_unused_graphs, unused_graphs
+from snapreport.findings.unused_graphs import unused_graphs
 from snapreport.integers import following, is_among
 from snapreport.sentence import bytes_part, sentence
 from snapreport.timeline.activity import INFERENCE, TRAINING
@@ -42,9 +42,7 @@ def collected_outputs(context: AdviceContext) -> Advice | None:
         rows = extended_results(context)
     mine, mask = np.concatenate((rows, joined)), context.marked(rows, joined)
     size = context.bytes_at_peak(mask)
-    # What graphs hold is no result, and goes with them: the batches that an evaluation without no_grad reads.
-    saved = np.isin(rows, inputs_of_unused_graphs(context)["row"].to_numpy())
-    if not len(rows) or not context.is_much(size) or 2 * context.size[rows[saved]].sum() > context.size[rows].sum():
+    if not context.is_much(size):
         return None
     largest = int(context.stack[rows[np.argmax(context.size[rows])]])
     order = context.born[births(context).rows]
@@ -53,12 +51,8 @@ def collected_outputs(context: AdviceContext) -> Advice | None:
     computed = 0 if is_extended else len(rows)
     starts[computed:] = context.born[mine[computed:]]
     fraction = share_of_lives(context.timeline, mine, starts)[0]
-    if not fraction:
-        return None
     of_largest = rows[context.stack[rows] == largest]
     count, joined_bytes = len(of_largest), int(context.size[joined].sum())
-    if len(np.unique(born_in(context)[of_largest])) > 1:  # over training steps, in each of several epochs
-        count, joined_bytes = int(context.at_peak[of_largest].sum()), context.bytes_at_peak(context.marked(joined))
     if is_extended:  # of an epoch, with the first result, which is concatenated to the second
         begun = born_in(context)[rows]
         count = int(((context.stack[rows] == largest) & (begun == begun[np.argmax(context.size[rows])])).sum()) + 1
@@ -181,7 +175,7 @@ def _collected(context: AdviceContext) -> np.ndarray:
     if kind == TRAINING:
         epoch = born_in(context)[every.rows]
         kept &= _freed_by_program(context, every.rows)
-        kept &= ~(dropped_graphs(context) | unused_graphs(context) | retained_graphs(context))[every.rows]
+        kept &= ~(unused_graphs(context) | retained_graphs(context))[every.rows]
         kept &= ~read_by_retained_graphs(context)[every.rows]
     table = context.table(every.rows, passes=np.cumsum(every.forward), outside=every.outside, epoch=epoch)
     table = table.filter(pl.Series(kept))

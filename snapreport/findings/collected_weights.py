@@ -18,8 +18,7 @@ def collected_weights(context: AdviceContext) -> Advice | None:
     """Parameters that a line makes again and again, with backward passes between, all alive at the peak, and what each
     copy's training leaves beside them.
     """
-    mine = context.traced("parameter") & context.has_python
-    rows = np.flatnonzero(mine)
+    rows = np.flatnonzero(context.traced("parameter"))
     if len(rows) < _MIN_COPIES:
         return None
     line = context.calls[context.stack[rows]]
@@ -45,8 +44,6 @@ def collected_weights(context: AdviceContext) -> Advice | None:
     names = "least", "least" if len(beside) else "most"
     ends = (pl.concat([table[name], made[name][of_copy]]).fill_null(end).to_numpy() + 1 for name in names)
     (_, low, _), (fraction, high, _) = (share_of_lives(context.timeline, every, until) for until in ends)
-    if not fraction or not context.is_much(size):
-        return None
     return Advice(
         "collected-weights",
         "Keep only the weights of each trained copy, on the CPU"

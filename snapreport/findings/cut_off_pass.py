@@ -76,18 +76,18 @@ class _Pass:
             begins = here[self.stack[here] == self.stack[begins[0]]] if layers else begins
         else:
             begins = self._first_lines(here)
-            if len(begins) > 1 and not (self.stack[here] == self.stack[self.event]).any():
+            if not (self.stack[here] == self.stack[self.event]).any():
                 return 0, 0, 0  # a line that no whole layer ran
             if len(begins) and self.stack[self.event] == self.stack[begins[0]]:
                 begins = np.append(begins, self.event)  # it would have begun the next layer
-            layer, layers = len(begins), repeats_of_parameters(context) if len(begins) > 1 else 0
+            layer, layers = len(begins), repeats_of_parameters(context)
         if not 0 < layer <= layers or layers < FEWEST_LAYERS:
             return 0, 0, 0
         if before >= 0 or layer < 2:  # what a whole pass needed after this request is known
             return layer, layers, 0
         # What a whole layer added at least, for each that has not begun; without a graph it adds nothing.
         starts = context.timeline.allocated[begins]
-        return layer, layers, int(starts[-1]) + max(0, int(np.diff(starts).min())) * (layers - layer)
+        return layer, layers, int(starts[-1]) + int(np.diff(starts).min()) * (layers - layer)
 
     def _forward(self, of_pass: np.ndarray) -> np.ndarray:
         """Events of the allocations of a forward pass. of_pass: Bool per allocation."""
@@ -132,13 +132,13 @@ class _Pass:
         grew = int(allocated[at + 1 : end + 1].max()) - int(allocated[at + 1])
         # What an earlier pass left, and left none then, may go before the end of this one.
         left = self._of_earlier(self.event, self.number[self.place]) - self._of_earlier(at, number)
-        return self.at_failure + grew - max(0, left)
+        return self.at_failure + grew - left
 
     def _of_earlier(self, event: int, number: int) -> int:
         """Bytes alive after ``event`` that forward passes before that of this number made."""
         context = self.context
         made = (context.phases.innermost == FORWARD)[context.stack] & (context.born < self.begins[number])
-        return int(context.size[made & context.is_traced & context.alive_at(event)].sum())
+        return int(context.size[made & context.alive_at(event)].sum())
 
     def _same_before(self) -> int:
         """The event of the same request in the last pass before that made it, -1 where none did."""

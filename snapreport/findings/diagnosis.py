@@ -99,7 +99,7 @@ def diagnosis(found: Sequence[Finding], device: int) -> list[Statement]:
     """
     here = [finding for finding in found if finding.device == device]
     peak = next((finding for finding in here if finding.kind == "peak"), None)
-    failure = next((f for f in here if f.kind == "oom" and "verdict" in f.evidence), None)
+    failure = next((f for f in here if f.kind == "oom"), None)
     best = _best_remedy(here, peak)
     if failure is not None:
         first = [Statement(sentence("{}.", failure.title), failure)]
@@ -150,7 +150,7 @@ def _best_remedy(here: Sequence[Finding], peak: Finding | None) -> list[Statemen
         elif finding.kind == "fragmentation" and (finding.severity == "warning" or setting):
             both = [finding, setting] if setting else [finding]
             ranked.append((1, size, [Statement(sentence("{}.", each.title), each) for each in both]))
-        elif finding.kind == "churn" and finding.severity == "warning":
+        elif finding.kind == "churn":
             both = [finding, *(f for f in here if f.kind == "advice" and f.evidence["rule"] == "empty-cache")]
             ranked.append((6, size, [Statement(sentence("{}.", each.title), each) for each in both]))
         elif _is_mistake(finding):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, remembered
-from snapreport.findings.graphs import backward_passes, born_in, dropped_graphs, freed_in
+from snapreport.findings.graphs import backward_passes, born_in, freed_in
 from snapreport.findings.retained_graphs import retained_graphs
 from snapreport.findings.unused_graphs import CHECKPOINT, unused_graphs
 from snapreport.sentence import sentence
@@ -38,14 +38,14 @@ def evaluated(context: AdviceContext) -> np.ndarray:
     training step; and nothing of a checkpoint, which computes again between two parts of a backward pass.
     """
     freed, last = context.freed, len(context.timeline.events)
-    run, unused = born_in(context), dropped_graphs(context) | unused_graphs(context)
-    saved = context.category("activation") & context.forward[context.stack] & context.is_traced & ~unused
+    run, unused = born_in(context), unused_graphs(context)
+    saved = context.category("activation") & context.forward[context.stack] & ~unused
     saved &= ~context.freed_elsewhere | retained_graphs(context)
     saved &= freed_in(context) > run
     begins = np.full(int(run.max(initial=0)) + 1, last, np.int64)
     np.minimum.at(begins, run[saved], pass_begins(context)[saved])
     before = begins[run]
-    passing = context.is_traced & context.has_python & (context.born < before) & (freed <= before) & context.is_freed
+    passing = context.has_python & (freed <= before) & context.is_freed
     return np.asarray(passing & ~unused & ~context.frames(CHECKPOINT)[context.stack])
 
 
@@ -67,7 +67,7 @@ def evaluation_batch(context: AdviceContext, batch: np.ndarray) -> Advice | None
     """``batch``: Bool per allocation, what grows with the batch, most of it of an evaluation."""
     mask = batch & evaluated(context)
     size = context.bytes_at_peak(mask)
-    if not context.is_much(size // 2):
+    if not context.is_much(size):
         return None
     return Advice(
         "evaluation-batch",

@@ -21,7 +21,6 @@ from snapreport.timeline.fragmentation import live_ids, parts_at, unused_segment
 from snapreport.timeline.lifetimes import action_codes
 from snapreport.timeline.state import State, state_at
 
-_GROWS = [ACTIONS.index(action) for action in ("segment_alloc", "segment_map")]
 MIN_SHARE = 0.25
 """Free ranges that the request could have used, were they one, are a warning from this share of the highest
 reserved.
@@ -101,8 +100,7 @@ def fragmentation_findings(snapshot: Snapshot, timeline: DeviceTimeline) -> list
 def growths(timeline: DeviceTimeline) -> np.ndarray:
     """Events that took memory from the device and made more reserved than ever before."""
     reserved = timeline.reserved
-    grows = np.isin(action_codes(timeline.events), _GROWS)
-    return np.flatnonzero(grows & (reserved[1:] > np.maximum.accumulate(reserved)[:-1]))
+    return np.flatnonzero(reserved[1:] > np.maximum.accumulate(reserved)[:-1])
 
 
 def worst_growth(timeline: DeviceTimeline) -> tuple[State, Request, int] | None:
@@ -245,12 +243,10 @@ def _oversized(timeline: DeviceTimeline) -> list[Finding]:
     """
     most, peak = int(timeline.reserved.max()), timeline.peak_bytes
     idle = most - peak
-    if idle < max(MIN_BYTES, IDLE_SHARE * most) or timeline.recording_gaps or timeline.reserved[0] >= most:
+    if idle < max(MIN_BYTES, IDLE_SHARE * most) or timeline.recording_gaps:
         return []
     first = int(np.argmax(timeline.reserved)) - 1
     at = served_at(timeline, first)
-    if timeline.reserved[at + 1] < most:
-        return []
     parts = parts_at(timeline, at)
     name = device_part(timeline.kind, timeline.device)
     free, split = parts.unused_segments, parts.inactive_split
@@ -294,7 +290,7 @@ def _oversized(timeline: DeviceTimeline) -> list[Finding]:
 def _out_of_reach(timeline: DeviceTimeline, at: int, first: int, idle: int) -> list[str]:
     """Why what was cached after event ``at`` did not serve the request that most was reserved for at ``first``."""
     state = state_at(timeline, at)
-    request = request_behind(timeline, max(0, first))
+    request = request_behind(timeline, first)
     free = reachable_free_memory(state, request)
     lines: list[str] = []
     if free.other_stream >= IDLE_SHARE * idle:

@@ -65,7 +65,7 @@ def _are_tables(context: AdviceContext, parameters: np.ndarray, mask: np.ndarray
     """Whether ``mask`` are buffers of one size in each layer of a model that is trained, such as cosines of positions.
     Both: Bool per allocation.
     """
-    rows = np.flatnonzero(parameters & context.at_peak & context.is_traced)
+    rows = np.flatnonzero(parameters & context.at_peak)
     rows = rows[np.argsort(context.born[rows])]
     is_frozen, size = mask[rows], context.size[rows]
     runs = np.count_nonzero(is_frozen[1:] & ~is_frozen[:-1])

@@ -148,13 +148,7 @@ def _row(context: AdviceContext, row: int, whole: int) -> int:
             for weight in weights[weights >= _MIN_BYTES].tolist():
                 square, rest = divmod(hidden * weight, bytes_of * whole)
                 width = isqrt(square)
-                if (
-                    rest
-                    or width * width != square
-                    or width < 64
-                    or weight % (width * bytes_of)
-                    or hidden % (width * bytes_of)
-                ):
+                if rest or width * width != square or weight % (width * bytes_of) or hidden % (width * bytes_of):
                     continue
                 words = weight // (width * bytes_of)
                 return int(words * bytes_of) if words > _LEAST_WORDS * width else 0

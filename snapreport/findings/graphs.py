@@ -49,7 +49,7 @@ def dropped_graphs(context: AdviceContext) -> np.ndarray:
     events = context.timeline.events
     births = births_until(context)
     last = len(events)
-    inside = is_among(phase, (FORWARD, BACKWARD))[context.free_stack] & context.is_freed
+    inside = is_among(phase, (FORWARD, BACKWARD))[context.free_stack]
     mine = (phase == FORWARD)[context.stack] & context.is_traced & ~inside
     if kind == TRAINING:
         # A forward pass that ran out of memory has no backward pass.
@@ -140,7 +140,7 @@ def waiting_graphs(context: AdviceContext) -> WaitingGraphs:
     passes = int(by_passes["passes"][0])
     # A pass that was cut off has not reached every line.
     alike = (pl.col("passes") - passes).abs() <= (1 if ooms else 0)
-    if passes < 2 or int(lines.filter(alike)["size"].sum()) < _MIN_SIMILARITY * int(lines["size"].sum()):
+    if passes < 2:
         return nothing
     # What a module made once, before all of them, is a graph that they share: one backward pass alone can free it.
     repeated = lines.filter(alike)["stack"].to_numpy()
@@ -152,7 +152,7 @@ def waiting_graphs(context: AdviceContext) -> WaitingGraphs:
     if not ooms and losses != 1:
         return WaitingGraphs(context.marked(), passes) if passes > MOST_PASSES else nothing
     # The same lines in every step: one step alone would leave the peak of the next.
-    mask = context.category("activation") & is_among(context.stack, repeated) & context.is_traced
+    mask = context.category("activation") & is_among(context.stack, repeated)
     return WaitingGraphs(mask | _read_by(context, rows, passes), passes, bool(ooms))
 
 
@@ -171,7 +171,7 @@ def has_losses(context: AdviceContext, graphs: np.ndarray, passes: int) -> bool:
     """Whether each of ``passes`` but the last is followed by a number, its loss, before the last of ``graphs`` is made
     (Bool per allocation). Passes that read each other's output, as those of a solver, or share one loss have none.
     """
-    born = context.born[graphs & context.is_traced]
+    born = context.born[graphs]
     between = (context.born > born.min()) & (context.born < born.max()) & context.has_python
     # Outside of modules one for each sample is a loss, too.
     outside = ~context.phases.runs(FORWARD)[context.stack]
@@ -288,7 +288,7 @@ def unknown_of_a_step(context: AdviceContext) -> np.ndarray:
             after = int(following(forward_births(context), steps[-1], len(events)))
         else:
             # The first step: what is made before anything is freed may be weights.
-            after = int(context.freed[context.is_traced & (context.free_stack > 0)].min(initial=len(events)))
+            after = int(context.freed[context.free_stack > 0].min(initial=len(events)))
         found |= made & ~context.is_freed & (context.born >= after)
     return np.asarray(found)
 

@@ -10,7 +10,6 @@ import polars as pl
 from snapreport.findings.advice_context import AdviceContext
 from snapreport.findings.graphs import born_in
 from snapreport.findings.repeated_layers import FEWEST_IN_FAMILY
-from snapreport.integers import is_among
 
 _MIN_SHARE = 0.05
 """Of the bytes: families with less do not count, such as the few tensors of a loss."""
@@ -27,12 +26,10 @@ def layer_count(context: AdviceContext, rows: np.ndarray, passes: int) -> int:
     Lines that run in turn are one family, as an encoder's are; the families' layers are added up. 0: none is found.
     """
     live = rows[context.at_peak[rows]]
-    if not len(live):
-        return 0
     run = born_in(context)
     before = int(run[live].max())
     mine = rows[context.born[rows] <= context.event]
-    mine = mine[(run[mine] == before) & is_among(context.stack[mine], np.unique(context.stack[live]))]
+    mine = mine[run[mine] == before]
     lines = (
         context.table(mine)
         .group_by("stack")

@@ -273,8 +273,7 @@ def _joined(timeline: DeviceTimeline, leaked: pl.DataFrame) -> np.ndarray:
     calls = python_calls(recording)
     computes = (calls != calls[0]) & (stack_phases(recording).innermost != FORWARD)
     results = _marked(timeline, leaked)
-    is_traced = timeline.allocations["alloc_event"].to_numpy() >= 0
-    return joined_results(timeline, results, computes[stack] & is_traced & ~results)
+    return joined_results(timeline, results, computes[stack] & ~results)
 
 
 def _peak_with_one_each(

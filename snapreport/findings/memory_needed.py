@@ -42,7 +42,7 @@ class MemoryNeeded(Struct, frozen=True):
 
 def memory_needed(timeline: DeviceTimeline) -> MemoryNeeded | None:
     """None where a setting avoids the failure, where the replay is not exact, or where the trace is too long."""
-    if timeline.kind != "cuda" or not timeline.oom_events or len(timeline.events) > MOST_EVENTS:
+    if timeline.kind != "cuda" or len(timeline.events) > MOST_EVENTS:
         return None
     whatif = WhatIf(timeline)
     if not whatif.trace.starts_empty or not whatif.trace.capacity.exact or not whatif.check.exact:

@@ -48,7 +48,7 @@ def mixed_precision(context: AdviceContext) -> Advice | None:
     kind, is_noted = context.timeline.activity.kind, bytes_of_products(context)[1] > 0
     if kind not in (TRAINING, INFERENCE) or not context.is_much(size // 2) or is_low_precision(context):
         return None
-    if context.trains and context.occurs(context.frames(_WIDEST_TYPE)):
+    if context.occurs(context.frames(_WIDEST_TYPE)):
         return None
     share, copies, peak_range = context.remember(("16 bits", context.trains), lambda: _share(context, mask))
     if not share:
@@ -105,8 +105,7 @@ def _share(context: AdviceContext, mask: np.ndarray) -> tuple[float, int, tuple[
     cost = change(factors.factor, copies)
     share = share_with_cost(timeline, rows, 0.0, cost)
     least = int((timeline.allocated - bytes_over_time(timeline, rows) // 2).max())  # where all takes half
-    peak = int((timeline.allocated + cost).max())
-    return share, copies, (max(least, int(min(low, peak) * (1 - MARGIN))), int(max(high, peak) * (1 + MARGIN)))
+    return share, copies, (max(least, int(low * (1 - MARGIN))), int(high * (1 + MARGIN)))
 
 
 def _types(context: AdviceContext) -> str:

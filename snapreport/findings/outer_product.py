@@ -68,7 +68,7 @@ def broadcast(context: AdviceContext) -> Advice | None:
             # The prediction and the target; all pairs by a matrix product have operands with more columns.
             if alive.sum() >= 2 and is_first:
                 found.add(int(size[at]))
-                mask |= context.as_large(size[at]) & (context.born >= born)
+                mask |= context.as_large(size[at])
     if not (bytes_ := context.much_at_peak(mask)):
         return None
     return Advice(
@@ -124,7 +124,7 @@ def differences(context: AdviceContext) -> tuple[np.ndarray, int]:
             if known[key]:
                 output = max(output, sums)
                 of_lines = is_among(context.calls, calls[first : at + 2].tolist())[context.stack]
-                mask |= of_lines & context.as_large(size[first]) & context.is_traced
+                mask |= of_lines & context.as_large(size[first])
     return mask, output
 
 
@@ -137,7 +137,7 @@ def distance_matrix(context: AdviceContext) -> Advice | None:
     engine = context.without_python[context.stack] & context.is_traced
     whole = engine & np.isin(context.size, np.unique(context.size[mask]))
     beside = bytes_over_time(context.timeline, np.flatnonzero(whole))[context.born + 1] > 0
-    mask = mask | (engine & beside & (context.size > output))
+    mask = mask | (beside & (context.size > output))
     if not (bytes_ := context.much_at_peak(mask)):
         return None
     # The products x·y are as large as the sums, and so are their gradients.
@@ -167,7 +167,7 @@ def _adds_more(size: np.ndarray, calls: np.ndarray, pairs: np.ndarray) -> np.nda
     """
     at = np.minimum(pairs[:, None] + np.arange(3, 6), len(size) - 1)
     third, fourth, fifth = ((size[at] == size[pairs, None]) & (calls[at] == calls[pairs, None])).T
-    return np.asarray((third & ~fourth) | (~third & fourth & ~fifth))
+    return np.asarray((third & ~fourth) | (fourth & ~fifth))
 
 
 def _computing(context: AdviceContext, mask: np.ndarray) -> np.ndarray:
@@ -205,7 +205,7 @@ def distance_chunks(context: AdviceContext) -> Advice | None:
             known[key] = is_sum_of_norms(context, int(rows[at]), int(size[at]))
         if known[key]:
             of_line = context.calls[context.stack] == every.calls[at]
-            mask |= of_line & context.as_large(size[at]) & context.is_traced
+            mask |= of_line & context.as_large(size[at])
     if not (bytes_ := context.much_at_peak(mask)):
         return None
     return Advice(
@@ -310,7 +310,6 @@ def _is_difference(context: AdviceContext, row: int, whole: int, sums: int, *, i
         if is_scaled and vector not in alive:
             continue
         sides = alive[(alive % vector == 0) & (alive >= FEWEST_VECTORS * vector) & (alive < whole)]
-        m, left = np.divmod(sums // bytes_of, sides // vector)
-        if ((left == 0) & np.isin(m * vector, sides)).any():
+        if np.isin(sums // bytes_of // (sides // vector) * vector, sides).any():
             return True
     return False

@@ -257,7 +257,7 @@ def _detail(timeline: DeviceTimeline, evidence: PeakEvidence) -> list[str]:
         lines.append(sentence("The largest recorded stack is {}: {size}.", top["line"], size=size))
         if has_history(timeline):
             lines.append(_without_top(timeline, top))
-    if stretch["from_event"] >= 0 and stretch["added_bytes"] and not single:
+    if stretch["from_event"] >= 0 and not single:
         most = stretch["stacks"][0]
         length = timeline.peak_event - stretch["from_event"]
         is_most = 2 * most["bytes"] > stretch["added_bytes"]

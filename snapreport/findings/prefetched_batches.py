@@ -36,8 +36,6 @@ def prefetched_batches(context: AdviceContext) -> Advice | None:
     starts = starts.with_columns(begins=pl.min_horizontal("begins", "freed"))
     columns = (starts[name].to_numpy() for name in ("row", "born", "begins"))
     fraction = share_of_spans(context.timeline, *columns)[0]
-    if not fraction:
-        return None
     largest = table.filter(pl.Series(context.at_peak[table["row"].to_numpy()])).sort("size", descending=True)
     alive = largest.filter((pl.col("stack") == largest["stack"][0]) & (pl.col("size") == largest["size"][0]))
     return Advice(

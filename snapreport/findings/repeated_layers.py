@@ -103,14 +103,14 @@ def _saved(context: AdviceContext) -> np.ndarray:
     """
     saved = saved_for_backward(context) | (context.freed >= len(context.timeline.events))
     ooms = context.timeline.oom_events
-    return saved | context.alive_at(ooms[-1]) if ooms and context.is_cut_off else saved
+    return saved | context.alive_at(ooms[-1]) if ooms else saved
 
 
 def _family(context: AdviceContext, activation: np.ndarray, lines: pl.DataFrame, count: int) -> Layers:
     """The layers of some lines (``stack``, ``n`` at the peak, ``bytes``), so many at the peak."""
     anchors = lines.filter(_tensors_of_each(pl.lit(count)) == 1)
     stack = _lines(context)
-    rows = np.flatnonzero(activation & is_among(stack, lines["stack"].to_numpy()) & context.is_traced)
+    rows = np.flatnonzero(activation & is_among(stack, lines["stack"].to_numpy()))
     rows = rows[np.argsort(context.born[rows], kind="stable")]
     born = context.born[rows]
     # A line that runs once in each layer counts them. A layer begins where the family's first line runs before it.
@@ -158,7 +158,7 @@ def _concatenates(context: AdviceContext, lines: pl.DataFrame) -> np.ndarray:
     with torchvision's ``memory_efficient``.
     """
     stack = _lines(context)
-    rows = np.flatnonzero(context.at_peak & context.is_traced & is_among(stack, lines["stack"].to_numpy()))
+    rows = np.flatnonzero(context.at_peak & is_among(stack, lines["stack"].to_numpy()))
     table = context.table(rows, stack=stack[rows])
     step = pl.col("size").sort_by("born").diff().drop_nulls()
     found = table.group_by("stack").agg(n=pl.len(), least=step.min(), most=step.max())

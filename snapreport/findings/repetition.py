@@ -131,7 +131,7 @@ def _is_layer(timeline: DeviceTimeline, repetitions: Repetitions) -> bool:
     parameters = int((table["category"] == "parameter").sum())
     stack, born, freed = (table[name].to_numpy() for name in ("stack", "alloc_event", "free_event"))
     number = repetitions.of(born)
-    forward = (stack_phases(timeline.recording).innermost == FORWARD)[stack] & (born >= 0)
+    forward = (stack_phases(timeline.recording).innermost == FORWARD)[stack]
     made = np.bincount(number[forward & (number >= 0)], minlength=repetitions.count)
     before = forward & (number < 0) & ((freed < 0) | (freed > timeline.oom_events[-1]))
     before &= ~is_among(stack, np.unique(stack[number >= 0]))

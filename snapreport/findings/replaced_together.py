@@ -28,10 +28,8 @@ def replaced_together(context: AdviceContext) -> Advice | None:
     if not len(old):
         return None
     until = context.born[new]
-    twice = int(context.size[old][(until <= context.event) & (context.freed[old] > context.event)].sum())
-    share, without, _ = share_of_lives(context.timeline, old, until + 1)
-    if not context.is_much(context.timeline.peak_bytes - without):
-        return None
+    twice = int(context.size[old][context.freed[old] > context.event].sum())
+    share = share_of_lives(context.timeline, old, until + 1)[0]
     return Advice(
         "replaced-together",
         "Replace each tensor of a list before the next one is copied",
@@ -57,7 +55,7 @@ def replaced_together(context: AdviceContext) -> Advice | None:
 
 def _replaced(context: AdviceContext) -> tuple[np.ndarray, np.ndarray]:
     """Int64 rows of tensors that were replaced, and of those that replaced them, in the same order."""
-    rows = np.flatnonzero(context.is_traced & (context.size >= _MIN_BYTES) & context.has_python)
+    rows = np.flatnonzero(context.size >= _MIN_BYTES)
     rows = rows[np.argsort(context.born[rows], kind="stable")]
     # What is freed with no large birth in between has the number of large births until then.
     number = np.searchsorted(context.born[rows], context.freed[rows])
@@ -76,7 +74,7 @@ def _replaced(context: AdviceContext) -> tuple[np.ndarray, np.ndarray]:
         # Where the program ends, the last of the old ones may be freed after the first of the new.
         stays = context.freed[after].min() > np.median(context.freed[before])
         other = ~np.isin(context.stack[after], context.stack[before])
-        if (context.size[before] == context.size[after]).all() and stays and other.all():
+        if stays and other.all():
             old.append(before)
             new.append(after)
     if len(old) < _FEWEST_TIMES:

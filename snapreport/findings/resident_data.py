@@ -21,8 +21,8 @@ def resident_data(context: AdviceContext) -> np.ndarray:
     if not len(forward):
         return context.marked()
     inputs = context.category("input") & ~context.forward[context.stack]
-    early = inputs & context.is_traced & (context.born < forward[0]) & (context.freed > forward[-1])
-    batches = inputs & (context.born > forward[0]) & context.has_python
+    early = inputs & (context.born < forward[0]) & (context.freed > forward[-1])
+    batches = inputs & (context.born > forward[0])
     if int(batches.sum()) < _MIN_BATCHES or not early.any():
         return context.marked()
     return np.asarray(early & (context.size >= 2 * int(np.median(context.size[batches]))))
@@ -31,7 +31,7 @@ def resident_data(context: AdviceContext) -> np.ndarray:
 def data_on_device(context: AdviceContext) -> Advice | None:
     mask = resident_data(context)
     size = context.bytes_at_peak(mask)
-    if not context.trains or not context.is_much(size):
+    if not context.is_much(size):
         return None
     largest = np.flatnonzero(mask)[np.argmax(context.size[mask])]
     return Advice(

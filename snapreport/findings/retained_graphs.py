@@ -7,7 +7,6 @@ import polars as pl
 
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, AdviceEvidence, remembered
 from snapreport.findings.graphs import (
-    FEWEST_FREED,
     FEWEST_STACKS,
     backward_allocations,
     backward_passes,
@@ -26,8 +25,7 @@ from snapreport.timeline.lifetimes import allocates
 
 FEWEST_TENSORS, FEWEST_LINES = 5, 2
 """A graph that is released frees tensors of several lines at once: of a Sequential, those of a line for each kind of
-layer. With fewer lines than ``FEWEST_STACKS`` and fewer tensors than ``FEWEST_FREED``
-it may be a set of outputs."""
+layer. With fewer lines than ``FEWEST_STACKS`` it may be a set of outputs."""
 _LARGE, _FEWEST_LARGE = 0.01, 3
 """Tensors of one step that a graph holds, so large beside its largest."""
 _MIN_TENSOR_SHARE = 0.5
@@ -148,8 +146,6 @@ def release_graphs(context: AdviceContext) -> Advice | None:
     fraction, without, then = share_of_lives(context.timeline, rows, starts)
     if not context.is_much(context.timeline.peak_bytes - without):
         return None
-    freed = rows[context.is_freed[rows]]
-    most = int(np.bincount(births_until(context)[context.freed[freed]]).max(initial=0))
     by_stack = pl.DataFrame({"stack": context.free_stack[rows], "size": size}).filter(pl.col("stack") > 0)
     by_stack = by_stack.group_by("stack").agg(pl.col("size").sum()).sort("size", "stack", descending=[True, False])
     saves = context.timeline.peak_bytes - without
@@ -174,9 +170,7 @@ def release_graphs(context: AdviceContext) -> Advice | None:
         "https://docs.pytorch.org/docs/stable/notes/faq.html#my-model-reports-cuda-runtime-error-2-out-of-memory",
         mask,
         fraction,
-        confidence="inferred"
-        if len(np.unique(context.lines[rows])) >= FEWEST_STACKS or most >= FEWEST_FREED
-        else "estimate",
+        confidence="inferred" if len(np.unique(context.lines[rows])) >= FEWEST_STACKS else "estimate",
         is_partly=True,
         evidence=RetainedEvidence(retained_bytes=retained),
         effort=ONE_LINE,

@@ -30,7 +30,7 @@ def router_masks(context: AdviceContext) -> np.ndarray:
     if count.max(initial=0) < _FEWEST_LAYERS:
         return found
     function = context.function_of_frame[context.innermost(_TORCH)]
-    inside = np.isin(function[context.stack], function[lines[count >= _FEWEST_LAYERS]]) & context.has_python
+    inside = np.isin(function[context.stack], function[lines[count >= _FEWEST_LAYERS]])
     one_hot = int(every.size[cast].max()) // 2
     found = inside & (context.size % one_hot == 0)
     gradients = context.without_python[context.stack] & context.traced("temporary", "activation")

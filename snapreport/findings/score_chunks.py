@@ -47,7 +47,7 @@ def scores_of_pairs(context: AdviceContext) -> np.ndarray:
         after = slice(at + 1, at + 1 + NEIGHBOURS)
         if _has_best(context, row, size[after][function[after] == function[at]]):
             of_function = (context.function == function[at])[context.stack]
-            mask |= of_function & context.as_large(whole) & context.is_traced
+            mask |= of_function & context.as_large(whole)
     return mask
 
 

@@ -23,7 +23,7 @@ def sparse_gradients(context: AdviceContext) -> Advice | None:
     """
     gradients, looked_up = context.category("gradient"), context.frames(r"functional\.py embedding$")
     by_table = context.frames(r"embedding_dense_backward")[context.stack]
-    tables = gradients & by_table & context.is_traced
+    tables = gradients & by_table
     rows, size = (int(context.size[mask].sum()) for mask in (looked_up[context.stack], tables))
     if rows > _MOST_LOOKED_UP * size:
         return None

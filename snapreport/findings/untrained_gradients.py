@@ -34,13 +34,13 @@ def untrained(context: AdviceContext) -> np.ndarray:
     backward passes that add to this one: the weight is not among the optimizer's.
     """
     gradients = context.traced("gradient")
-    zeroed = gradients & context.is_freed & context.phases.runs(ZERO_GRAD)[context.free_stack]
+    zeroed = gradients & context.phases.runs(ZERO_GRAD)[context.free_stack]
     of = born_in(context)
     # To add to a gradient, a pass computes it once more. Of two networks in turns, the other's passes do not.
     kind = np.unique(np.stack([context.stack, context.size]), axis=1, return_inverse=True)[1].reshape(-1)
     width = int(of.max(initial=0)) + 1
     code = kind * width + of
-    again = np.unique(code[context.is_traced & np.isin(of, of[zeroed])])
+    again = np.unique(code[np.isin(of, of[zeroed])])
     nth = np.searchsorted(again, code, "right") + FEWEST_ZEROED - 1
     added = np.append(again, -1)[np.minimum(nth, len(again))] // width == kind
     stays = context.freed > context.freed[zeroed].max(initial=0)  # all are freed where a program ends
@@ -61,7 +61,7 @@ def _of_other_weights(context: AdviceContext, zeroed: np.ndarray, stays: np.ndar
     most = np.zeros(len(sizes), np.int64)
     np.maximum.at(most, passes[1], each)
     moments = _MOMENTS if context.occurs(context.frames(_ADAM)) else 1
-    is_other = (weights > 0) & ((most == 0) | (others + most <= weights)) & (state <= moments * most)
+    is_other = (weights > 0) & (others + most <= weights) & (state <= moments * most)
     return np.asarray(is_other[size])
 
 
@@ -141,7 +141,7 @@ def _with_reads(context: AdviceContext, gradients: np.ndarray) -> np.ndarray:
     """Bool per allocation: ``gradients`` of weights that are not trained, what backward passes add to them, and
     activations that are saved for them alone.
     """
-    added = added_to_gradients(context) & np.isin(context.size, context.size[gradients])
+    added = added_to_gradients(context)
     return np.asarray(gradients | added | _read_by_products(context, gradients))
 
 
@@ -163,7 +163,7 @@ def _read_by_products(context: AdviceContext, gradients: np.ndarray) -> np.ndarr
     marks = np.sort(np.append(context.born[context.category("gradient")], context.freed[saved]))
     lasts = np.searchsorted(marks, context.born, "right") < np.searchsorted(marks, context.freed)
     lasts |= context.category("gradient")
-    of_engine = np.flatnonzero(lasts & context.is_traced & context.without_python[context.stack])
+    of_engine = np.flatnonzero(lasts & context.without_python[context.stack])
     if len(of_engine) < 2 or context.occurs(context.frames(_CONVOLUTION)):
         return context.marked()
     of_engine = of_engine[np.argsort(context.born[of_engine], kind="stable")]

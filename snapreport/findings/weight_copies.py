@@ -64,8 +64,8 @@ def weight_copies(context: AdviceContext) -> Advice | None:
 
 def _versions(context: AdviceContext) -> Advice | None:
     """Several times the weights of one model, or most of them, which a line makes between forward passes."""
-    mine = context.traced("parameter", "unknown") & context.has_python
-    rows = np.flatnonzero(mine & ~context.forward[context.stack])
+    mine = context.traced("parameter", "unknown")
+    rows = np.flatnonzero(mine)
     passes = forward_births(context)
     table = context.table(
         rows, line=names_of(context.snapshot).frames[context.stack[rows]],
@@ -120,7 +120,7 @@ def copied_weights(context: AdviceContext) -> np.ndarray:
     mine = context.traced("parameter", "unknown", "optimizer state") & context.has_python
     mine &= ~in_step & ~context.forward[context.stack] & (born_in(context) > 0) & ~context.outlives_loop
     rows = np.flatnonzero(mine)
-    if not context.trains or not state.any() or not len(rows):
+    if not state.any() or not len(rows):
         return rows[:0]
     # Where most steps run a forward pass without a graph, it may be the copy's: a target network, or a teacher.
     used = np.unique(born_in(context)[evaluated(context) & context.forward[context.stack]])

@@ -172,6 +172,29 @@ def test_what_many_stacks_leave_behind_together_is_one_leak(tmp_path: Path) -> N
     assert "store loss.item()" in leak.detail[-1]
 
 
+@pytest.mark.parametrize(
+    ("is_used", "is_freed", "remedy"),
+    [(False, True, "the text of an exception"), (True, True, "loss.item()"), (False, False, "loss.item()")],
+)
+def test_what_an_exception_holds_is_no_graph_that_an_output_refers_to(
+    is_used: bool, is_freed: bool, remedy: str, tmp_path: Path
+) -> None:
+    """Every second step fails before its backward pass (else after it), and leaves what others free."""
+
+    def attempt(script: Script, number: int) -> None:
+        graph = [
+            script.alloc("graph", (i + 1) * MIB, (f"/app/block{i}.py", "attend"), WORK, CALL, TRAIN) for i in range(4)
+        ]
+        fails = number % 2 == 1
+        if is_used or not fails:
+            script.free(nameless(script, 3), TRAIN)
+        for address in graph if is_freed and not fails else []:
+            script.free(address, TRAIN)
+
+    (leak,), _ = found_in(program(attempt, 16), tmp_path)
+    assert remedy in leak.detail[-1]
+
+
 def test_what_two_stacks_of_one_line_leave_behind_is_one_leak(tmp_path: Path) -> None:
     """Of two lines it is two: what they keep may have two owners."""
 
@@ -207,9 +230,10 @@ def test_models_that_stay_keep_their_gradients(weights: int, most: str, tmp_path
     assert alone.title.startswith("Leak: allocations without a stack trace keep 3.00 MiB every step, ")
 
 
-def nameless(script: Script, mib: int) -> None:
-    script.alloc("gradient", mib * MIB)
+def nameless(script: Script, mib: int) -> int:
+    address = script.alloc("gradient", mib * MIB)
     script.events[-1]["frames"] = []
+    return address
 
 
 @pytest.mark.parametrize("annotate", [True, False])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
 from snapreport.contracts.finding import Evidence, Row
@@ -10,6 +11,7 @@ from snapreport.findings.saving import SavingRow
 from snapreport.number_format import count_text, plural
 from snapreport.sentence import bytes_part, listed, sentence
 from snapreport.timeline.build import DeviceTimeline
+from snapreport.timeline.lifetimes import IS_TRACED, allocates
 from snapreport.timeline.own_code import python_calls
 
 ONE_CAUSE = 3
@@ -190,7 +192,7 @@ def leak_detail(
         would = sentence(would, peak=peak)
         lines.append(sentence("Without the leak {would}{or_needed} (replayed).", would=would, or_needed=or_needed))
     if not is_cache:
-        lines.append(_of_derivatives(timeline, remaining, unit) or _remedy(evidence))
+        lines.append(_of_derivatives(timeline, remaining, unit) or _remedy(timeline, remaining, evidence))
     return lines
 
 
@@ -210,6 +212,29 @@ def _of_derivatives(timeline: DeviceTimeline, remaining: pl.DataFrame, unit: str
     )
 
 
+def _of_attempts(timeline: DeviceTimeline, remaining: pl.DataFrame) -> str:
+    """The remedy for forward passes that ended before their backward pass, as by an exception: most of what leaked is
+    of stacks that allocated again before any backward pass, and of which other tensors were freed after one; else "".
+    """
+    events, calls = timeline.events, python_calls(timeline.recording)
+    of_engine = allocates(events) & (calls == calls[0])[events["stack"].to_numpy()]
+    begun = pl.Series(np.cumsum(of_engine))
+    every = timeline.allocations.filter(IS_TRACED & pl.col("stack").is_in(remaining["stack"].implode()))
+    every = every.sort("alloc_event").select(
+        "stack", "size", leaks=pl.col("id").is_in(remaining["id"].implode()), born="alloc_event",
+        again=pl.col("alloc_event").shift(-1, fill_value=len(events) - 1).over("stack"),
+    )  # fmt: skip
+    is_used = begun.gather(every["again"]) > begun.gather(every["born"])
+    trained = every["stack"].filter(is_used & ~every["leaks"]).unique()
+    given_up = every.filter(pl.col("leaks") & ~is_used & pl.col("stack").is_in(trained.implode()))
+    if 2 * int(given_up["size"].sum()) < int(remaining["size"].sum()):
+        return ""
+    return (
+        "Other passes of these lines reached their backward pass, these did not: store the text of an exception, which "
+        "itself refers to every tensor of its frames, and outputs detached."
+    )
+
+
 def _preallocation(evidence: LeakEvidence) -> str:
     """The remedy for a tensor that grows, with its peak where the replay shows a lower one."""
     saving, peak = evidence["saving"], evidence["preallocated_peak_bytes"]
@@ -222,11 +247,11 @@ def _preallocation(evidence: LeakEvidence) -> str:
     )
 
 
-def _remedy(evidence: LeakEvidence) -> str:
+def _remedy(timeline: DeviceTimeline, remaining: pl.DataFrame, evidence: LeakEvidence) -> str:
     if evidence["replaced"]:
         return _preallocation(evidence)
     if evidence["category"] == "activation" and len(evidence["stacks"]) >= ONE_CAUSE:
-        return sentence(
+        return _of_attempts(timeline, remaining) or sentence(
             "Something still references these tensors, probably through an autograd graph: store `loss.item()` or "
             "`tensor.detach().clone()`."
         )

@@ -191,6 +191,18 @@ def test_copies_of_weights(program: str, count: int, tmp_path: Path) -> None:
     assert len(weight_copies.copied_weights(context_of(program, tmp_path))) == count
 
 
+@pytest.mark.parametrize(("second", "count"), [("t", 0), ("g", 16)])
+def test_updates_of_an_optimizer_are_no_copies_of_an_earlier_step(second: str, count: int, tmp_path: Path) -> None:
+    """They are replaced by those of the next step, or of the next but one: two backward passes are one step, of which
+    the first makes gradients, or each is one.
+    """
+    steps = ""
+    for number in range(4):
+        replaced = "".join(f"d-{8 * number + i} " for i in range(4, 8)) if number else ""
+        steps += f"f:a8 b:g8 f:a8 b:{second}8 " + COPY + replaced
+    assert len(weight_copies.copied_weights(context_of(MODEL + steps, tmp_path))) == count
+
+
 def test_copies_that_leak_have_the_remedy_of_the_leak(tmp_path: Path) -> None:
     context = context_of(MODEL + (COPY + STEP) * 3, tmp_path)
     context.__dict__["outlives_loop"] = context.category("unknown")

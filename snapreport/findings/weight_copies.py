@@ -16,7 +16,7 @@ from snapreport.sentence import sentence
 from snapreport.timeline.phases import OPTIMIZER_STEP
 
 _DO = "Keep copies of the weights on the CPU"
-_MIN_COPIES, _MIN_TENSORS, _MIN_PASSES, _MIN_VERSIONS = 2, 4, 2, 3
+_MIN_COPIES, _MIN_TENSORS, _MIN_STEPS, _MIN_VERSIONS = 2, 4, 2, 3
 _MOST_USED = 0.5
 _SIMILAR = 0.9
 """Of the model's bytes: a copy has all of its weights, and may leave out statistics of norms."""
@@ -127,9 +127,12 @@ def copied_weights(context: AdviceContext) -> np.ndarray:
     if len(used) > _MOST_USED * backward_passes(context)[-1]:
         return rows[:0]
     line = names_of(context.snapshot).frames[context.stack[rows]]  # deepcopy() calls itself, as deep as modules are
-    passes = freed_in(context)[rows] - born_in(context)[rows]
     table = context.table(rows, line=line, copy=born_in(context)[rows])
-    stays = ~context.is_freed[rows] | (passes >= _MIN_PASSES)
+    # What an optimizer that a program writes itself adds to the weights stays until the next step's is made.
+    begins = np.unique(born_in(context)[context.traced("gradient")])
+    begins = begins if len(begins) > 1 else np.arange(1, 1 + backward_passes(context)[-1])
+    steps = np.searchsorted(begins, freed_in(context)[rows], "right") - np.searchsorted(begins, table["copy"], "right")
+    stays = ~context.is_freed[rows] | (steps >= _MIN_STEPS)
     copies = table.filter(stays).group_by("line", "copy").agg(pl.col("size").sum(), n=pl.len())
     lines = copies.group_by("line").agg(
         pl.col("size").max(), pl.col("n").max(), copies=pl.len(), first=pl.col("copy").min(),

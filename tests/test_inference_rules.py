@@ -67,7 +67,7 @@ def loaded(*rows: tuple[int, int, int, bool], state: tuple[int, ...] = ()) -> li
     e = evidence(every + [(7, at, -1, 2) for at in state])
     e.codes = np.array([PARAMETER] * len(rows) + [STATE] * len(state))
     e.loaded = np.array([is_loaded for *_, is_loaded in rows] + [False] * len(state))
-    found = inference._loaded_state(e, np.zeros(len(e.size), np.uint8))
+    found = inference._loaded_state(e, e.codes)
     assert set(found.tolist()) <= {0, STATE}
     return sorted(e.alloc[found == STATE].tolist())
 
@@ -117,7 +117,7 @@ def engine(*rows: tuple[int, int, int, bool], final: int = NONE, freed: tuple[in
     )
     e.codes = np.array([0] * len(rows) + [PARAMETER])
     e.lives.final, e.lives.own_frees = final, True
-    found = inference._engine(e, np.zeros(len(e.size), np.uint8))
+    found = inference._engine(e, e.codes)
     return [CATEGORIES[code] for code in found[: len(rows)].tolist()]
 
 

@@ -82,7 +82,7 @@ def device_activity(events: pl.DataFrame, allocations: pl.DataFrame, phases: Sta
         return Activity(INFERENCE if computed >= _FORWARD_ALLOCATIONS else UNKNOWN, by_phase)
     # A forward pass that never ended. Memory left by an earlier backward pass is also evidence.
     ghosts = allocations.filter(~IS_TRACED)["stack"].to_numpy()
-    earlier = (phases.innermost[ghosts] == BACKWARD).any() or (phases.innermost[ghosts] == OPTIMIZER_STEP).any()
+    earlier = is_among(phases.innermost[ghosts], (BACKWARD, OPTIMIZER_STEP)).any()
     return Activity(TRAINING if earlier else UNKNOWN, by_phase)
 
 
@@ -147,5 +147,4 @@ def _graphs(events: pl.DataFrame, allocations: pl.DataFrame, phases: StackPhases
     most = (pl.col("stacks") >= _MOST_STACKS * pl.Series(ran, dtype=pl.Float64)) & ~pl.col("open")
     graphs = graphs.filter((pl.col("stacks") >= _GRAPH_STACKS) | most)
     dropped = int(graphs.filter(~pl.col("open"))["bytes"].to_numpy().max(initial=0))
-    forward = int((phases.innermost[table["stack"].to_numpy()] == FORWARD).sum())
-    return dropped, bool((graphs.filter("open")["count"] >= _OPEN_SHARE * forward).any())
+    return dropped, bool((graphs.filter("open")["count"] >= _OPEN_SHARE * len(born)).any())

@@ -57,6 +57,6 @@ def _steps(timeline: DeviceTimeline) -> pl.Series:
     steps = timeline.steps.filter(pl.col("first_event") <= pl.col("last_event")).sort("first_event")
     born = timeline.allocations["alloc_event"].to_numpy()
     at = np.searchsorted(steps["first_event"].to_numpy(), born, "right") - 1
-    inside = (at >= 0) & (born <= np.append(steps["last_event"].to_numpy(), -1)[at])
-    rows = pl.Series(np.where(inside, at, 0)).set(pl.Series(~inside), None)
+    outside = born > np.append(steps["last_event"].to_numpy(), -2)[at]  # the last is for those before the first step
+    rows = pl.Series(at).set(pl.Series(outside), None)
     return ("step " + steps["step"].cast(pl.String)).gather(rows)

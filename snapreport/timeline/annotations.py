@@ -21,7 +21,6 @@ import numpy as np
 import polars as pl
 from msgspec import Struct
 
-from snapreport.integers import max_or_zero
 from snapreport.reading.recording import ACTIONS, Recording
 from snapreport.timeline.lifetimes import IS_FREED, action_codes
 
@@ -70,11 +69,8 @@ def annotated(recording: Recording, device: int, events: pl.DataFrame, allocatio
     clock = clock_of(events)
     regions, broken = _regions(_boundaries(recording, device, events, clock), len(events), clock)
     memory, lost = _memory(_given_names(recording, events), allocations, clock, len(events))
-    if lost:
-        broken["without_allocation"] = lost
-    if len(memory):
-        base = max_or_zero(regions["depth"]) + 1 if len(regions) else 0
-        memory = memory.with_columns(pl.col("depth") + base)
+    broken["without_allocation"] = lost
+    memory = memory.with_columns(pl.col("depth") + regions["depth"].n_unique())
     spans = pl.concat([regions, memory]).sort("first_event", "depth", maintain_order=True)
     return Annotated(spans, {key: count for key, count in broken.items() if count})
 
@@ -145,11 +141,11 @@ def _regions(boundaries: pl.DataFrame, events: int, clock: np.ndarray | None) ->
     first = np.where(starts, first_of[start], 0)
     after = np.where(ends, after_of[end], events)
     # Ended before the first event, or began after the last: contains no part of the trace.
-    inside = ~((ends & (after <= 0)) | (starts & (first >= events)))
+    inside = (after > 0) & (first < events)
     broken["outside"] = int((~inside).sum())
     start, end, starts, ends = start[inside], end[inside], starts[inside], ends[inside]
-    opened, closed = np.where(starts, start, -1), np.where(ends, end, len(placed))
-    order = np.lexsort((-closed, opened))
+    closed = np.where(ends, end, len(placed))
+    order = np.lexsort((-closed, start))
     start, end, starts, ends = start[order], end[order], starts[order], ends[order]
     first, after = first[inside][order], after[inside][order]
     name = placed["name"].gather(np.where(starts, start, end))
@@ -162,8 +158,8 @@ def _regions(boundaries: pl.DataFrame, events: int, clock: np.ndarray | None) ->
         "name": name,
         "kind": pl.Series([REGION], dtype=pl.Enum(KINDS)).new_from_index(0, len(order)),
         "first_event": first.astype(np.int32),
-        "last_event": np.maximum(after - 1, first - 1).astype(np.int32),
-        "depth": rows_of(opened[order], closed[order]),
+        "last_event": (np.maximum(after, first) - 1).astype(np.int32),
+        "depth": rows_of(start, closed[order]),
         "start_us": times(start, starts),
         "end_us": times(end, ends),
         "starts": starts,
@@ -234,8 +230,9 @@ def _memory(
     last = after - 1
 
     def times(event: np.ndarray) -> pl.Series:
-        known = clock[event] if clock is not None and len(event) else None
-        return pl.Series([None], dtype=pl.Int64).new_from_index(0, len(event)) if known is None else pl.Series(known)
+        if clock is None:
+            return pl.Series([None], dtype=pl.Int64).new_from_index(0, len(event))
+        return pl.Series(clock[event])
 
     spans = pl.DataFrame({
         "name": merged["name"],
@@ -258,7 +255,7 @@ def _given_names(recording: Recording, events: pl.DataFrame) -> pl.DataFrame:
         .filter(events["action"].to_physical() == _ANNOTATE)
         .select(pl.col("event").cast(pl.Int32), "addr", name="user_metadata")
     )
-    if recording.recorder is None or given.is_empty():
+    if recording.recorder is None:
         return given
     return given.filter(~pl.col("name").is_in(recording.recorder.tensors["name"].implode()).fill_null(False))
 
@@ -267,11 +264,9 @@ def _named_allocations(names: pl.DataFrame, allocations: pl.DataFrame) -> pl.Dat
     """``event``, ``id``, ``name``, ``free_event`` of each of ``names`` that is of a live allocation, in order."""
     said = names.with_columns(pl.col("name").fill_null("annotated")).filter(pl.col("addr").is_not_null())
     born = allocations.select("id", "addr", "free_event", event=pl.col("alloc_event"))
-    if said.is_empty():
-        return pl.DataFrame(schema={"event": pl.Int32, "id": pl.Int32, "name": pl.String, "free_event": pl.Int32})
     # Of several from before the trace at one address, take the longest-lived: ties go to the last row.
     born = born.filter(pl.col("addr").is_in(said["addr"].unique().implode()))
-    born = born.sort("event", pl.when(~IS_FREED).then(2**31 - 1).otherwise("free_event"))
+    born = born.sort("event", ~IS_FREED, "free_event")
     found = said.join_asof(born, on="event", by="addr", strategy="backward", check_sortedness=False)
     alive = pl.col("id").is_not_null() & (~IS_FREED | (pl.col("free_event") > pl.col("event")))
     return found.filter(alive).select("event", "id", "name", "free_event")

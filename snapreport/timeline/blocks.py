@@ -16,6 +16,7 @@ import polars as pl
 from msgspec import Struct
 
 from snapreport.reading.recording import ACTIVE_STATES, PENDING_STATES, DeviceRecord
+from snapreport.timeline.lifetimes import NEVER
 from snapreport.timeline.neighbours import Lifetimes, ends_of
 from snapreport.timeline.rounding import SMALL_SIZE, AllocatorRules, allocator_rules
 from snapreport.timeline.segment_history import segment_history
@@ -23,7 +24,6 @@ from snapreport.timeline.segment_history import segment_history
 # The source of a block's size.
 KNOWN, REPLAYED, ASSUMED = range(3)
 SOURCES = ("known", "replayed", "assumed")
-NEVER = np.iinfo(np.int32).max
 
 
 class Blocks(Struct):
@@ -67,10 +67,8 @@ def blocks_of(
     source = np.where(is_assumed, ASSUMED, REPLAYED).astype(np.uint8)
     if trust_final:
         final_ids, final = _final_blocks(record, allocations, ACTIVE_STATES)
-        row = np.searchsorted(ids, final_ids)
-        is_chosen = row < len(ids)
-        is_chosen[is_chosen] = ids[row[is_chosen]] == final_ids[is_chosen]
-        size[row[is_chosen]], source[row[is_chosen]] = final["size"].to_numpy()[is_chosen], KNOWN
+        _, row, of = np.intersect1d(ids, final_ids, assume_unique=True, return_indices=True)
+        size[row], source[row] = final["size"].to_numpy()[of], KNOWN
     return Blocks(size, replay.segment, source, _pending_from(record, allocations)[ids], segments)
 
 

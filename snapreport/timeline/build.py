@@ -14,7 +14,7 @@ from snapreport.reading.event_columns import enum_series
 from snapreport.reading.recording import ACTIONS, ACTIVE_STATES, DeviceRecord, Recording
 from snapreport.timeline.activity import Activity, device_activity, program_activity
 from snapreport.timeline.annotations import Annotated, annotated, annotated_names
-from snapreport.timeline.blocks import NEVER, Blocks, blocks_of
+from snapreport.timeline.blocks import Blocks, blocks_of
 from snapreport.timeline.categories import StackCategories
 from snapreport.timeline.categorise import categorise
 from snapreport.timeline.curves import allocated_curve, reserved_curve
@@ -119,9 +119,7 @@ class DeviceTimeline(Struct, dict=True):
             return self.peak_bytes
         blocks, never = self.blocks, len(self.events)
         # Its free was requested before the trace (-1), at an event, or never.
-        ends = np.minimum(
-            np.where(freed < 0, never, freed), np.where(blocks.pending_from == NEVER, never, blocks.pending_from)
-        )
+        ends = np.minimum(np.where(freed < 0, never, freed), blocks.pending_from)
         counts = ends >= 0
         change = np.bincount(born[counts] + 1, weights=blocks.size[counts], minlength=never + 2)
         change -= np.bincount(ends[counts] + 1, weights=blocks.size[counts], minlength=never + 2)

@@ -30,7 +30,7 @@ def allocated_curve(alloc_event: np.ndarray, free_event: np.ndarray, size: np.nd
     ends = free_event >= 0
     step[free_event[ends] + 1] -= size[ends]
     curve = np.cumsum(step, out=step)  # another array's pages would take longer than the sum
-    if len(curve) and int(curve.max()) > MAX_SIZE:
+    if int(curve.max()) > MAX_SIZE:
         raise SnapshotError(f"allocations add up to {int(curve.max())} bytes at once, more than any memory")
     return curve
 

@@ -58,10 +58,18 @@ def infer(evidence: Evidence) -> tuple[np.ndarray, np.ndarray]:
     codes, rule = np.zeros(len(evidence.size), np.uint8), np.zeros(len(evidence.size), np.uint8)
     for number, (make, activities) in enumerate(_RULES.values(), 1):
         if evidence.activity in activities:
-            guess = make(evidence, codes)
+            guess = make(evidence, np.where(codes > 0, codes, evidence.codes))
             new = (guess > 0) & (codes == 0)
             codes[new], rule[new] = guess[new], number
     return codes, rule
+
+
+def _older(e: Evidence, known: np.ndarray) -> np.ndarray:
+    """Bool per allocation: from before the trace, of no known category, and never freed but by the program's own code:
+    it existed throughout, too.
+    """
+    stays = ~e.is_freed | (e.lives.own_frees & (e.lives.freed == NONE))
+    return np.asarray((known == 0) & ~e.is_traced & stays)
 
 
 def _workspace(e: Evidence, _: np.ndarray) -> np.ndarray:
@@ -78,18 +86,17 @@ def _workspace(e: Evidence, _: np.ndarray) -> np.ndarray:
     return np.where(mine | beside_kept(table, mine), WORKSPACE, 0)
 
 
-def _engine(e: Evidence, so_far: np.ndarray) -> np.ndarray:
+def _engine(e: Evidence, known: np.ndarray) -> np.ndarray:
     mine = e.lives.engine & (e.codes == 0)
     result = np.where(mine, np.where(e.lives.within, TEMPORARY, GRADIENT), 0)
     # With create_graph=True a backward pass makes a graph, which a later one frees. Gradients are freed by the program,
     # and none is larger than any parameter or input, which is alive while the engine makes one. With C++ frames the
     # engine's threads have stacks.
     backward = e.is_traced & (e.lives.born == BACKWARD)
-    codes = np.where(so_far > 0, so_far, e.codes)
     made = e.alloc[backward]
     until = np.searchsorted(made, e.end)
     differentiated = until > np.searchsorted(made, e.alloc)
-    others = e.size[~backward & differentiated & ~is_among(codes, (ACTIVATION, TEMPORARY, WORKSPACE))]
+    others = e.size[~backward & differentiated & ~is_among(known, (ACTIVATION, TEMPORARY, WORKSPACE))]
     largest = int((others if len(others) else e.size).max(initial=0))
     freed = e.lives.own_frees & e.is_freed & (e.lives.freed == BACKWARD)
     of_graph = freed | (e.size > largest)
@@ -115,8 +122,8 @@ def _kept_cache(e: Evidence, _: np.ndarray) -> np.ndarray:
     return np.where(mine, KV_CACHE, 0)
 
 
-def _input(e: Evidence, so_far: np.ndarray) -> np.ndarray:
-    mine = input_batches(e) & (e.codes == 0) & (so_far == 0)
+def _input(e: Evidence, known: np.ndarray) -> np.ndarray:
+    mine = input_batches(e) & (known == 0)
     return np.where(mine & ~_copies_of_weights(e, mine), INPUT, 0)
 
 
@@ -133,62 +140,52 @@ def _copies_of_weights(e: Evidence, mine: np.ndarray) -> np.ndarray:
     return found
 
 
-def _stays(e: Evidence) -> np.ndarray:
-    """Memory freed by the program's own code existed throughout, like memory that is never freed."""
-    stays: np.ndarray = ~e.is_freed | (e.lives.own_frees & (e.lives.freed == NONE))
-    return stays
-
-
-def _copies(e: Evidence, so_far: np.ndarray) -> np.ndarray:
-    open_ = ~e.is_traced & _stays(e) & (e.codes == 0) & (so_far == 0)
+def _copies(e: Evidence, known: np.ndarray) -> np.ndarray:
+    open_ = _older(e, known)
     if not open_.any():
         return np.zeros(len(e.size), np.uint8)
-    return parameter_copies(e, np.where(so_far > 0, so_far, e.codes), open_)
+    return parameter_copies(e, known, open_)
 
 
-def _forward_only(e: Evidence, so_far: np.ndarray) -> np.ndarray:
+def _forward_only(e: Evidence, known: np.ndarray) -> np.ndarray:
     result = np.zeros(len(e.size), np.uint8)
     if not _returns(e) or shows_earlier_peak(e.reserved_start, int(e.allocated.max())):
         return result
-    mine = ~e.is_traced & ~e.is_freed & (e.codes == 0) & (so_far == 0)
+    mine = (known == 0) & ~e.is_traced & ~e.is_freed
     is_one_model = all(len(model_widths(e.size[mine], element)) < 2 for element in ELEMENT_BYTES)
     if is_one_model and not _several_copies(e.size[mine]):
         result[mine] = PARAMETER
     return result
 
 
-def _transformer(e: Evidence, so_far: np.ndarray) -> np.ndarray:
-    open_ = ~e.is_traced & _stays(e) & (e.codes == 0) & (so_far == 0)
+def _transformer(e: Evidence, known: np.ndarray) -> np.ndarray:
     result = np.zeros(len(e.size), np.uint8)
-    rows = np.flatnonzero(open_)
+    rows = np.flatnonzero(_older(e, known))
     result[rows[transformer_weights(e.size[rows])]] = PARAMETER
     return result
 
 
-def _clones(e: Evidence, so_far: np.ndarray) -> np.ndarray:
-    weights = (e.codes == PARAMETER) | (so_far == PARAMETER)
+def _clones(e: Evidence, known: np.ndarray) -> np.ndarray:
     own = (e.lives.born == NONE) | (e.probable > 0)
-    mine = weight_clones(e, (e.codes == 0) & (so_far == 0) & own, weights)
+    mine = weight_clones(e, (known == 0) & own, known == PARAMETER)
     return np.where(mine, OPTIMIZER_STATE, 0)
 
 
-def _own_state(e: Evidence, so_far: np.ndarray) -> np.ndarray:
-    mine = own_optimizer_state(e) & (e.codes == 0) & (so_far == 0)
-    return np.where(mine, OPTIMIZER_STATE, 0)
+def _own_state(e: Evidence, known: np.ndarray) -> np.ndarray:
+    return np.where(own_optimizer_state(e) & (known == 0), OPTIMIZER_STATE, 0)
 
 
-def _loaded_state(e: Evidence, so_far: np.ndarray) -> np.ndarray:
+def _loaded_state(e: Evidence, known: np.ndarray) -> np.ndarray:
     """What is loaded beyond as many tensors of each size as there are parameters of that size elsewhere, which come
     first in a checkpoint, where no other optimizer state is: ``load_state_dict()`` uses it as it is.
     """
     result = np.zeros(len(e.size), np.uint8)
     loaded = np.flatnonzero((e.codes == PARAMETER) & e.loaded & (e.size > _NUMBER))
     stays = e.end > e.alloc[loaded].max(initial=0)  # those of a model before are gone
-    state = (e.codes == OPTIMIZER_STATE) | (so_far == OPTIMIZER_STATE)
     sizes, counts = np.unique(e.size[(e.codes == PARAMETER) & ~e.loaded & stays], return_counts=True)
     loaded = loaded[np.lexsort((e.alloc[loaded], e.size[loaded]))]
     size = e.size[loaded]
-    if (state & stays).any() or not len(sizes) or not np.isin(size, sizes).all():
+    if stays[known == OPTIMIZER_STATE].any() or not len(sizes) or not np.isin(size, sizes).all():
         return result
     first = np.searchsorted(size, size)
     models = counts[np.searchsorted(sizes, size)]
@@ -198,10 +195,10 @@ def _loaded_state(e: Evidence, so_far: np.ndarray) -> np.ndarray:
     return result
 
 
-def _data(e: Evidence, so_far: np.ndarray) -> np.ndarray:
+def _data(e: Evidence, known: np.ndarray) -> np.ndarray:
     """Not of the size of a weight or a gradient."""
-    mine = resident_data(e) & (e.codes == 0) & (so_far == 0)
-    of_model = is_among(e.codes, (PARAMETER, GRADIENT)) | is_among(so_far, (PARAMETER, GRADIENT))
+    mine = resident_data(e) & (known == 0)
+    of_model = is_among(known, (PARAMETER, GRADIENT))
     return np.where(mine & ~np.isin(e.size, np.unique(e.size[of_model])), INPUT, 0)
 
 

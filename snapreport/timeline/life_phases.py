@@ -7,11 +7,10 @@ import polars as pl
 from msgspec import Struct
 
 from snapreport.timeline.activity import engine_allocations
-from snapreport.timeline.lifetimes import ALLOC, FREE_COMPLETED, FREE_REQUESTED, action_codes, allocates
+from snapreport.timeline.lifetimes import ALLOC, FREE_COMPLETED, FREE_REQUESTED, NEVER, action_codes, allocates
 from snapreport.timeline.phases import BACKWARD, FORWARD, NONE, OPTIMIZER_STEP, ZERO_GRAD, StackPhases
 
 _ENGINE_FREES = 8
-_NEVER = np.int64(2**31 - 1)
 _MAX_BRIEF_EVENTS = 12  # lifetime in events of one small operator's temporaries
 
 
@@ -74,7 +73,7 @@ class Evidence(Struct, frozen=True):
     @property
     def end(self) -> np.ndarray:
         """Int64 events of the frees, after all others where there is none."""
-        return np.where(self.is_freed, self.free, _NEVER)
+        return np.where(self.is_freed, self.free, np.int64(NEVER))
 
 
 def recorded_pairs(events: pl.DataFrame, alloc: np.ndarray, requested: np.ndarray, free: np.ndarray) -> np.ndarray:

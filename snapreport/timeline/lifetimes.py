@@ -26,6 +26,8 @@ from snapreport.reading.recording import ACTIONS, ACTIVE_STATES, PENDING_STATES,
 ALLOC, FREE_REQUESTED, FREE_COMPLETED = (ACTIONS.index(a) for a in ("alloc", "free_requested", "free_completed"))
 ORIGINS = ("traced", "freed", "ghost")
 TRACED, FREED, GHOST = range(3)
+NEVER = np.iinfo(np.int32).max
+"""In place of an event that never comes: after all others."""
 
 
 class Pairing(Struct):

@@ -56,7 +56,7 @@ class Lifetimes:
         if not len(self._key):
             return np.full(len(rank), -1, np.int64)
         wanted = rank * self._unit + np.minimum(position.astype(np.int64) + 1, self._unit - 1)
-        found = np.maximum(np.searchsorted(self._key, wanted, "right") - 1, 0)
+        found = np.searchsorted(self._key, wanted, "right") - 1
         live = (self._key[found] <= wanted) & (self._rank[found] == rank) & (self._end[found] > position)
         return np.where(live, self._row[found], -1)
 

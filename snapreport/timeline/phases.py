@@ -21,7 +21,7 @@ from snapreport.reading.recording import Recording
 from snapreport.reading.stack_marks import innermost_frames
 
 PHASES = ("none", "forward", "backward", "optimizer step", "zero_grad", "initialisation", "loading")
-NOWHERE = 2**31 - 1
+NOWHERE = np.iinfo(np.int32).max
 NONE, FORWARD, BACKWARD, OPTIMIZER_STEP, ZERO_GRAD, INITIALISATION, LOADING = range(len(PHASES))
 
 

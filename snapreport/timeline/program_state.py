@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
+from snapreport.integers import is_among
 from snapreport.timeline.life_phases import Evidence
+from snapreport.timeline.lifetimes import NEVER
 from snapreport.timeline.phases import BACKWARD, FORWARD, NONE, OPTIMIZER_STEP
 
-_MIN_LIVE_PASSES = 2
 _MIN_TENSORS = 4  # distinct parameters that a copy of the weights has at least
 _MIN_SIMILARITY = 0.95  # of the bytes
 _MIN_DATA = 1 << 20  # bytes: smaller tensors made before the first forward pass are constants
@@ -19,30 +20,23 @@ def own_optimizer_state(e: Evidence) -> np.ndarray:
 
     Masters' gradients and what a step computes are gone by then.
     """
-    mine = (
-        e.is_traced
-        & (e.stack > 0)
-        & (e.lives.born == NONE)
-        & ((e.lives.before == BACKWARD) | (e.lives.before == OPTIMIZER_STEP))
-    )
-    begins = _forward_passes(e)
-    later = np.searchsorted(begins, e.alloc, "right") + _MIN_LIVE_PASSES - 1
-    until = np.append(begins, np.iinfo(np.int32).max)[np.minimum(later, len(begins))]
-    kept = mine & (e.end > until)
+    mine = e.is_traced & (e.stack > 0) & (e.lives.born == NONE) & is_among(e.lives.before, (BACKWARD, OPTIMIZER_STEP))
+    passes, outlives = _forward_passes(e)
+    kept = mine & outlives
     # A line that keeps something in every step collects it: results, not state.
-    rounds = np.searchsorted(begins, e.alloc)
-    pairs = np.unique(e.stack[kept].astype(np.int64) * (len(begins) + 1) + rounds[kept])
-    per_stack = np.bincount(pairs // (len(begins) + 1), minlength=int(e.stack.max(initial=0)) + 1)
-    found: np.ndarray = kept & (per_stack[e.stack] == 1)
-    return found
+    stacks, rounds = np.unique(np.unique((e.stack[kept], passes[kept]), axis=1)[0], return_counts=True)
+    return np.asarray(kept & is_among(e.stack, stacks[rounds == 1]))
 
 
-def _forward_passes(e: Evidence) -> np.ndarray:
-    """Int64 events at which forward passes begin after something else."""
+def _forward_passes(e: Evidence) -> tuple[np.ndarray, np.ndarray]:
+    """(Int64 number of forward passes that have begun, each after something else, when an allocation is made; Bool,
+    whether it is still alive when two more have).
+    """
     forward = e.alloc[e.is_traced & (e.lives.born == FORWARD)]
-    others = e.alloc[e.is_traced & np.isin(e.lives.born, (BACKWARD, OPTIMIZER_STEP))]
-    round_of = np.searchsorted(others, forward)
-    return np.asarray(forward[np.diff(round_of, prepend=-1) != 0])
+    others = e.alloc[e.is_traced & is_among(e.lives.born, (BACKWARD, OPTIMIZER_STEP))]
+    begins = forward[np.diff(np.searchsorted(others, forward), prepend=-1) != 0]
+    passes = np.searchsorted(begins, e.alloc, "right")
+    return passes, e.end > np.append(begins, [NEVER, NEVER])[passes + 1]
 
 
 def weight_clones(e: Evidence, open_: np.ndarray, weights: np.ndarray) -> np.ndarray:
@@ -72,10 +66,6 @@ def resident_data(e: Evidence) -> np.ndarray:
     """Bool per allocation: made by the program's own code before the first forward pass, and alive through two of them:
     a data set or a replay buffer on the device. A line that allocates later, too, collects something.
     """
-    begins = _forward_passes(e)
-    if len(begins) < _MIN_LIVE_PASSES:
-        return np.zeros(len(e.size), bool)
-    early = e.is_traced & (e.alloc < begins[0]) & (e.stack > 0) & (e.size >= _MIN_DATA)
-    early &= ~np.isin(e.stack, np.unique(e.stack[e.alloc >= begins[0]]))
-    found: np.ndarray = early & (e.end > begins[_MIN_LIVE_PASSES - 1])
-    return found
+    passes, outlives = _forward_passes(e)
+    mine = e.is_traced & outlives & (e.stack > 0) & (e.size >= _MIN_DATA)
+    return np.asarray(mine & ~is_among(e.stack, e.stack[passes > 0]))

@@ -53,7 +53,7 @@ def find_gaps(timeline: Timeline) -> list[Gap]:
     if not has_history(timeline):
         return [Gap("no history", "Recorded without history: only the final state is known.", _RECORD)]
     found = [_ring(timeline), _missing_allocations(timeline), _missing_frees(timeline)]
-    if not part or part.first == 0:
+    if not (part and part.first):
         found.append(_earlier_peak(timeline))
     if difference := timeline.reconciliation_bytes:
         more = "more" if difference > 0 else "less"
@@ -84,7 +84,7 @@ def _ring(timeline: Timeline) -> Gap | None:
         return None
     part = timeline.recording.devices[timeline.device].part
     events, limit = part.whole if part else len(timeline.events), _limit(timeline)
-    is_full = events >= limit if limit else _is_round(events) and int(timeline.reserved[0]) > 0
+    is_full = events >= limit if limit else _is_round(events) and bool(timeline.reserved[0])
     if not is_full:
         return None
     what = "which is the recorder's limit" if limit else "which is probably the recorder's limit"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from snapreport.reading.recording import ACTIONS, DeviceRecord
+from snapreport.reading.recording import DeviceRecord
 from snapreport.timeline.neighbours import containing
 from snapreport.vocabulary import DEFAULT_POOL
 
@@ -23,7 +23,9 @@ def pools_of(record: DeviceRecord, address: np.ndarray, own: pl.Series) -> pl.Se
         own = own.fill_null(_containing(segments["address"], segments["total_size"], segments["pool"], address))
     if own.null_count():
         # Compared as texts: casting the column's Enum for a million events to find a few segments would be wasteful.
-        made = record.events.filter(pl.col("action").is_in([ACTIONS[3], ACTIONS[5]]) & pl.col("pool").is_not_null())
+        made = record.events.filter(
+            pl.col("action").is_in(["segment_alloc", "segment_map"]) & pl.col("pool").is_not_null()
+        )
         if len(made):
             own = own.fill_null(_containing(made["addr"], made["size"], made["pool"], address))
     return own

@@ -115,11 +115,10 @@ def _counted(spans: pl.DataFrame, events: int) -> pl.DataFrame:
         table = (
             spans.with_columns(step=numbers)
             .filter(pl.col("step").is_not_null())
-            .sort("first_event", "last_event", maintain_order=True)
             # Several threads may name the same step.
             .group_by("step", "name", maintain_order=True)
             .agg(pl.col("first_event").min(), pl.col("last_event").max())
-            .sort("first_event", "step")
+            .sort("first_event", "step", maintain_order=True)
         )
         # A step ends when the next one begins, even if its end is not recorded.
         following = table["first_event"].shift(-1).fill_null(events)
@@ -139,8 +138,8 @@ def _numbers(names: pl.Series, pattern: str) -> pl.Series:
         distinct = distinct.filter(distinct.str.contains(pattern))
     for name in distinct.to_list():
         found = matches.search(name)
-        if found and len(found[1]) <= 16 and int(found[1]) < _MAX_STEP_NUMBER:
-            known[name] = int(found[1])
+        if found and (number := int(found[1][:17])) < _MAX_STEP_NUMBER:
+            known[name] = number
     return names.replace_strict(known, default=None, return_dtype=pl.Int64) if known else pl.Series(
         names.name, [None], dtype=pl.Int64).new_from_index(0, len(names))  # fmt: skip
 
@@ -203,12 +202,10 @@ def _from_stacks(recording: Recording, events: pl.DataFrame) -> pl.DataFrame:
         # The last allocation of each call; later frees of the call still belong to the step.
         ends = mine[np.append(np.diff(mine) > rule["apart"] + 1, True)]
         ends = ends[_of_last_optimizer(own_frames(recording)[stack[births[ends]]])]
-        following = births[np.minimum(ends + 1, len(births) - 1)]
-        is_last = ends + 1 >= len(births)
         # The optimizer's own frees precede the next allocation of other code.
         frees = np.flatnonzero(of_optimizer[stack])
-        until = np.where(is_last, len(events), following)
-        last = frees[np.searchsorted(frees, until, "left") - 1]
+        until = np.append(births, len(events))[ends + 1]
+        last = frees[np.searchsorted(frees, until) - 1]
         return _ending_at(last, events, "stack")
     return _no_steps("stack")
 
@@ -234,7 +231,7 @@ def _of_last_optimizer(caller: np.ndarray) -> np.ndarray:
     ends: np.ndarray = caller == lines[rarest][np.argmax(first[rarest])]
     at = np.flatnonzero(ends)
     every = np.ones(len(caller), bool)
-    if len(lines) < 2 or len(at) < _MIN_CYCLES or (np.diff(at) != at[1] - at[0]).any():
+    if len(at) < _MIN_CYCLES or (np.diff(at) != at[1] - at[0]).any():
         return every
     cycles = caller[at[0] + 1 : at[-1] + 1].reshape(len(at) - 1, -1)
     return ends if (cycles == cycles[0]).all() else every

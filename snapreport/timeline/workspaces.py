@@ -10,6 +10,8 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from snapreport.timeline.lifetimes import NEVER
+
 CUBLAS_WORKSPACE = 8_519_680  # bytes of PyTorch's default workspace, :4096:2:16:8 KiB, on all but Hopper
 HOPPER_WORKSPACE = 32 << 20
 """Bytes on Hopper and Blackwell. Tensors have 32 MiB, too: 36 of 116 recordings of another GPU had some."""
@@ -127,4 +129,4 @@ def beside_products(size: np.ndarray, stack: np.ndarray, born: np.ndarray, freed
 
 def _end() -> pl.Expr:
     """The event of the free; after all others where there is none."""
-    return pl.when(pl.col("free") < 0).then(pl.lit(2**31 - 1)).otherwise(pl.col("free"))
+    return pl.when(pl.col("free") < 0).then(pl.lit(NEVER)).otherwise(pl.col("free"))

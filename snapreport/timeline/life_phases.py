@@ -100,12 +100,9 @@ def life_phases(events: pl.DataFrame, table: pl.DataFrame, phases: StackPhases) 
     )
     end = np.where(requested >= 0, requested, free)
     if not len(events):
-        none = np.zeros(len(table), np.uint8)
-        nowhere = np.zeros(1, np.int64)
-        born = phases.stretch[stack]
-        return LifePhases(
-            born, none, none > 0, none > 0, NONE, own_frees=False, before=none, after=none, next_event=nowhere
-        )
+        none, never = np.full(len(table), NONE, np.uint8), np.zeros(len(table), bool)
+        born, nowhere = phases.stretch[stack], np.zeros(1, np.int32)
+        return LifePhases(born, none, never, never, NONE, own_frees=False, before=none, after=none, next_event=nowhere)
     is_pair = recorded_pairs(events, alloc, requested, free)
     own_frees = frees_have_own_stacks(stack[is_pair], free_stack[is_pair])
     action, event_stack = action_codes(events), events["stack"].to_numpy()
@@ -116,39 +113,40 @@ def life_phases(events: pl.DataFrame, table: pl.DataFrame, phases: StackPhases) 
     trains = any(phases.runs(phase)[event_stack].any() for phase in (BACKWARD, OPTIMIZER_STEP, ZERO_GRAD))
     if not trains and own_frees:
         saved = (phases.innermost[stack] == FORWARD) & (end >= 0)
-        trains = int(bare_free[end[saved]].sum()) >= _ENGINE_FREES
+        trains = bare_free[end[saved]].sum() >= _ENGINE_FREES
     phase = phases.stretch[event_stack]
     if trains:
         phase = np.where(bare_alloc | bare_free, np.uint8(BACKWARD), phase)
     # The phase of a free that repeats its allocation's stack is known only from the allocations around it.
     counts = (phase != NONE) & ((action == ALLOC) | (is_free & own_frees))
-    # Positions in 32 bits: half of the time of 64 on a million events.
-    positions, after_last = np.arange(len(phase), dtype=np.int32), np.int32(len(phase))
-    last = np.maximum.accumulate(np.where(counts, positions, np.int32(-1)))
-    running = np.where(last >= 0, phase[last], np.uint8(NONE))
-    stretch = np.cumsum(np.append(True, running[1:] != running[:-1]), dtype=np.int32)
-    known = free_stack if own_frees else np.zeros_like(free_stack)
-    freed = np.where(end >= 0, np.where(bare_free[end] & trains, BACKWARD, phases.innermost[known]), NONE)
-    if not own_frees:
-        freed = np.where(end >= 0, running[end], NONE)
+    ignored = pl.Series(~counts)
+    running = pl.Series(phase).set(ignored, None).fill_null(strategy="forward").fill_null(NONE)
+    stretch, running = running.rle_id().to_numpy(), running.to_numpy()
+    positions = pl.Series(np.arange(len(phase), dtype=np.int32))
+    next_event = positions.set(ignored, None).fill_null(strategy="backward").fill_null(len(phase)).to_numpy()
+    if own_frees:
+        freed = np.where(bare_free[end] & trains, BACKWARD, phases.innermost[free_stack])
+    else:
+        freed = running[end]
+    freed = np.where(end >= 0, freed, NONE)
     engine = (alloc >= 0) & bare_alloc[alloc] & trains
     born = np.where(engine, BACKWARD, phases.stretch[stack])
-    within = (alloc >= 0) & (end >= 0) & (stretch[alloc] == stretch[end])
+    is_life = (alloc >= 0) & (end >= 0)
+    within = is_life & (stretch[alloc] == stretch[end])
     of_backward = born == BACKWARD
     if own_frees:
         # The engine frees its own temporaries; the program's code frees gradients.
         within &= ~of_backward | (freed != NONE)
     else:
         # Gradients may be freed before the first allocation of the next phase.
-        following = np.minimum.accumulate(np.where(counts, stretch, stretch[-1] + 1)[::-1])[::-1]
-        within &= ~of_backward | (following[end] == stretch[end]) | (end - alloc <= _MAX_BRIEF_EVENTS)
+        is_amid = np.append(stretch, len(phase))[next_event[end]] == stretch[end]
+        within &= ~of_backward | is_amid | (end - alloc <= _MAX_BRIEF_EVENTS)
     # What is gone before the next forward pass is no state, although the step may run a backward pass meanwhile.
     forward = np.cumsum(phase == FORWARD, dtype=np.int32)
-    is_same = (alloc >= 0) & (end >= 0) & (forward[alloc] == forward[end])
+    is_same = is_life & (forward[alloc] == forward[end])
     within |= (
         (born == OPTIMIZER_STEP) & is_same & ((forward[alloc] < forward[-1]) | (freed == OPTIMIZER_STEP) & own_frees)
     )
-    next_event = np.minimum.accumulate(np.where(counts, positions, after_last)[::-1])[::-1]
     return LifePhases(
         born.astype(np.uint8),
         freed.astype(np.uint8),

@@ -1,0 +1,251 @@
+"""What a program does, and what its trace has lost, at each limit of a rule: on made events, without stack traces."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from test_life_phases import table_of
+
+from snapreport.reading.recording import Part
+from snapreport.timeline import recording_gaps as gaps
+from snapreport.timeline.activity import (
+    GRAPH_DROPPED,
+    INFERENCE,
+    TRAINING,
+    UNKNOWN,
+    Activity,
+    device_activity,
+    engine_allocations,
+    program_activity,
+)
+from snapreport.timeline.categories import apply_recorded
+from snapreport.timeline.phases import BACKWARD, FORWARD, NONE, OPTIMIZER_STEP, StackPhases
+from snapreport.timeline.recorded_totals import RecordedPeaks, recorded_peaks
+from snapreport.vocabulary import CATEGORIES
+
+MIB = 1 << 20
+LINES = 40
+"""Stacks from 1 on, half of them: lines of forward passes. Then lines of the program, with a backward pass and a step.
+"""
+OTHER, STEPS, BACKWARDS = LINES, LINES + 1, LINES + 2
+
+
+def phases() -> StackPhases:
+    innermost = np.array([NONE, *[FORWARD] * (LINES - 1), NONE, OPTIMIZER_STEP, BACKWARD], np.uint8)
+    return StackPhases(innermost, (1 << innermost).astype(np.uint8), np.zeros(len(innermost)), innermost > 99)
+
+
+def activity(*groups: tuple[list[int], bool, int], older: tuple[int, ...] = (), oom: bool = False) -> tuple[str, int]:
+    """(kind, bytes of the graph) of groups (stacks, whether they are freed together at their end, stack that frees).
+    Before the trace, others are by ``older``.
+    """
+    events: list[tuple[str, int]] = []
+    lives = [(-1, -1, stack, 0) for stack in older]
+    for stacks, is_freed, by in groups:
+        born = len(events)
+        events += [("alloc", stack) for stack in stacks]
+        if oom:
+            events.append(("oom", 0))
+        for at, stack in enumerate(stacks):
+            lives.append((born + at, len(events) if is_freed else -1, stack, by if is_freed else 0))
+            if is_freed:
+                events.append(("free_completed", by))
+    alloc, free, stack, free_stack = (np.array(column, np.int32) for column in zip(*lives, strict=True))
+    table = pl.DataFrame({
+        "alloc_event": alloc, "free_requested_event": np.full(len(alloc), -1, np.int32), "free_event": free,
+        "size": np.full(len(alloc), 8), "stack": stack, "free_stack": free_stack,
+    })  # fmt: skip
+    found = device_activity(table_of(events), table, phases())
+    return found.kind, found.graph_bytes
+
+
+def test_graphs_that_are_dropped() -> None:
+    """Sixteen allocations of five lines that the program frees together."""
+    graph = [1, 2, 3, 4, 5] * 4
+    assert activity((graph[:16], True, OTHER)) == (GRAPH_DROPPED, 16 * 8)
+    assert activity((graph[:15], True, OTHER)) == (INFERENCE, 0)
+    assert activity((graph[:16], True, 1)) == (INFERENCE, 0)  # a forward pass frees its temporaries
+    assert activity((graph[:16], True, OTHER), (graph, True, OTHER)) == (GRAPH_DROPPED, 20 * 8)  # the largest
+    assert activity(([1, 2, 3] * 6, True, OTHER))[0] == GRAPH_DROPPED
+    assert activity(([1, 2] * 9, True, OTHER))[0] == INFERENCE
+
+
+@pytest.mark.parametrize(("others", "kind"), [(2, GRAPH_DROPPED), (3, INFERENCE)])
+def test_few_lines_are_a_graph_if_most_are_in_it(others: int, kind: str) -> None:
+    """Three of five lines that a forward pass runs, the others free what they make."""
+    events: list[tuple[str, int]] = []
+    lives = []
+    for at in range(18):
+        lives.append([len(events), -1, 1 + at % 3, OTHER])
+        events.append(("alloc", 1 + at % 3))
+        if 0 < at <= others:
+            lives.append([len(events), len(events) + 1, 9 + at, 9 + at])
+            events += [("alloc", 9 + at), ("free_completed", 9 + at)]
+    for life in lives:
+        if life[1] < 0:
+            life[1] = len(events)
+            events.append(("free_completed", OTHER))
+    alloc, free, stack, free_stack = (np.array(column, np.int32) for column in zip(*lives, strict=True))
+    none = np.full(len(alloc), -1, np.int32)
+    columns = {"alloc_event": alloc, "free_requested_event": none, "free_event": free, "stack": stack}
+    table = pl.DataFrame(columns | {"size": np.full(len(alloc), 8), "free_stack": free_stack})
+    assert device_activity(table_of(events), table, phases()).kind == kind
+
+
+def test_a_pass_that_never_ended_leaves_the_question_open() -> None:
+    graph = [1, 2, 3, 4, 5] * 4
+    assert activity((graph, False, 0)) == (UNKNOWN, 0)
+    assert activity((graph, False, 0), older=(BACKWARDS,)) == (TRAINING, 0)
+    assert activity((graph, False, 0), older=(STEPS,)) == (TRAINING, 0)
+    assert activity((graph, False, 0), older=(OTHER, 3)) == (UNKNOWN, 0)
+    assert activity((graph, True, OTHER), oom=True) == (UNKNOWN, 0)  # it ran out of memory before
+    # A tenth of all that forward passes allocate.
+    assert activity(([7] * 180, True, 7), (graph, False, 0)) == (UNKNOWN, 0)
+    assert activity(([7] * 181, True, 7), (graph, False, 0)) == (INFERENCE, 0)
+
+
+def test_few_allocations_say_nothing() -> None:
+    assert activity(([1] * 10, True, 1)) == (INFERENCE, 0) and activity(([1] * 9, True, 1)) == (UNKNOWN, 0)
+    assert activity(([OTHER] * 30, True, OTHER)) == (UNKNOWN, 0)
+    assert activity(([STEPS], True, STEPS)) == (TRAINING, 0)
+
+
+@pytest.mark.parametrize(("count", "kind"), [(7, UNKNOWN), (8, TRAINING)])
+def test_allocations_of_the_engine_are_training(count: int, kind: str) -> None:
+    assert activity(([OTHER] + [0] * count, True, OTHER))[0] == kind
+    assert activity(([0] * 20, True, 0))[0] == UNKNOWN  # no stack traces at all
+    assert engine_allocations(table_of([("alloc", 0), ("alloc", 1), ("oom", 0)])).tolist() == [True, False, False]
+    assert not engine_allocations(table_of([("alloc", 0), ("oom", 1)])).any()
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "kind"),
+    [
+        (INFERENCE, [TRAINING], TRAINING),
+        (UNKNOWN, [TRAINING], TRAINING),
+        (INFERENCE, [UNKNOWN], UNKNOWN),
+        (INFERENCE, [GRAPH_DROPPED, UNKNOWN], GRAPH_DROPPED),
+        (UNKNOWN, [INFERENCE], UNKNOWN),
+        (INFERENCE, [INFERENCE], INFERENCE),
+        (INFERENCE, [], INFERENCE),
+        ("idle", [INFERENCE], UNKNOWN),
+        ("idle", [GRAPH_DROPPED], UNKNOWN),
+        ("idle", [TRAINING], TRAINING),
+        (INFERENCE, ["idle"], INFERENCE),
+    ],
+)
+def test_devices_of_a_program_do_the_same(own: str, others: list[str], kind: str) -> None:
+    """``idle``: without a forward pass."""
+
+    def one(name: str) -> Activity:
+        return Activity(UNKNOWN, {}) if name == "idle" else Activity(name, {"forward": 9})
+
+    assert program_activity(one(own), [one(name) for name in others]).kind == kind
+
+
+def timeline(events: int = 1000, **more: Any) -> Any:
+    """Of a device with these attributes; ``part``: (first, end, all) of its events, ``options`` of the recorder."""
+    part = Part(*more["part"]) if "part" in more else None
+    stats = {f"{what}_bytes.all.peak": size for what, size in more.get("peaks", {}).items()}
+    recorder = SimpleNamespace(options=more.get("options", {}), devices={0: SimpleNamespace(stats=stats)})
+    recording = SimpleNamespace(
+        devices={0: SimpleNamespace(part=part)}, settings=more.get("settings", {}),
+        recorder=recorder if "options" in more or "peaks" in more else None,
+    )  # fmt: skip
+    return SimpleNamespace(
+        recording=recording, device=0, kind=more.get("kind", "cuda"), events=range(events), peak_bytes=100,
+        overflowed=more.get("overflowed"), reserved=np.array([more.get("reserved", 5), 300, 20]),
+    )  # fmt: skip
+
+
+def test_which_numbers_of_events_are_limits() -> None:
+    limits = [100, 300, 900, 1000, 1024, 1500, 2048, 2500, 7500, 20_000, 25_000, 65_536, 100_000, 150_000]
+    others = [1, 10, 64, 90, 99, 101, 110, 150, 512, 750, 1100, 1200, 1300, 3500, 65_535, 65_537, 25_001]
+    assert [count for count in sorted(limits + others) if gaps._is_round(count)] == limits
+
+
+@pytest.mark.parametrize(
+    ("given", "key"),
+    [
+        ({"overflowed": True}, "overflowed"),
+        ({"overflowed": False}, None),
+        ({}, "full"),
+        ({"reserved": 0}, None),
+        ({"events": 1001}, None),
+        ({"settings": {gaps.MAX_ENTRIES: 1000}, "reserved": 0}, "full"),
+        ({"settings": {gaps.MAX_ENTRIES: 1001}}, None),
+        ({"settings": {gaps.MAX_ENTRIES: 1}}, "full"),
+        ({"settings": {gaps.MAX_ENTRIES: True}, "events": 1001}, None),
+        ({"settings": {gaps.MAX_ENTRIES: 0}, "events": 1001}, None),
+        ({"options": {"max_entries": "900"}, "events": 901}, "full"),
+        ({"options": {"max_entries": "9000"}}, None),
+        ({"options": {"max_entries": "many"}, "events": 1001}, None),
+        ({"options": {}, "events": 1001}, None),
+        ({"part": (0, 10, 1000), "events": 10}, "full"),
+        ({"part": (0, 1000, 1001)}, None),
+    ],
+)
+def test_whether_a_ring_is_full(given: dict[str, Any], key: str | None) -> None:
+    found = gaps._ring(timeline(**given))
+    assert (found and found.key) == key
+    assert gaps.lost_events(timeline(**given)) == (key is not None)
+
+
+def test_parts_begin_later_and_end_earlier() -> None:
+    whole, early, late = timeline(7), timeline(7, part=(0, 7, 9)), timeline(7, part=(1, 8, 8))
+    starts = ["before recording started", "before recording started", "before the first event"]
+    ends = ["when recording stopped", "at the end of this part", "when recording stopped"]
+    assert [gaps.recording_start(one) for one in (whole, early, late)] == starts
+    assert [gaps.recording_end(one) for one in (whole, early, late)] == ends
+
+
+@pytest.mark.parametrize(
+    ("reserved", "peak", "is_earlier"),
+    [
+        (256, 192, True), (256, 193, False), (100, 36, True), (100, 37, False), (1024, 768, True), (1024, 769, False),
+        (63, 0, False), (64, 0, True),
+    ],
+)  # fmt: skip
+def test_more_was_reserved_than_is_ever_filled(reserved: int, peak: int, is_earlier: bool) -> None:
+    """64 MiB, and a quarter of what was reserved."""
+    assert gaps.shows_earlier_peak(reserved * MIB, peak * MIB) is is_earlier
+
+
+PEAKS = {"requested": 100, "allocated": 120, "reserved": 300}
+
+
+@pytest.mark.parametrize(
+    ("given", "is_known"),
+    [
+        ({}, True),
+        ({"requested": 99}, False),
+        ({"reserved": 299}, False),
+        ({"requested": 99, "reserved": 299}, False),
+        ({"requested": 900, "reserved": 900}, True),
+    ],
+)
+def test_peaks_that_the_recorder_noted(given: dict[str, int], is_known: bool) -> None:
+    """Not where the trace has more: the program has reset them."""
+    found = recorded_peaks(timeline(peaks=PEAKS | given))
+    assert found == (RecordedPeaks(*(PEAKS | given).values()) if is_known else None)
+    assert recorded_peaks(timeline(peaks=PEAKS | given, kind="host")) is recorded_peaks(timeline()) is None
+
+
+def test_a_peak_that_was_lost() -> None:
+    higher = PEAKS | {"requested": 101}
+    assert gaps.lost_peaks(timeline(peaks=higher)) == RecordedPeaks(101, 120, 300)
+    assert gaps.lost_peaks(timeline(peaks=PEAKS)) is None
+    assert gaps.lost_peaks(timeline(peaks=higher, overflowed=False)) is None
+    assert gaps.lost_peaks(timeline(peaks=higher, part=(0, 10, 1000))) is None
+    assert recorded_peaks(timeline(peaks={"requested": 900, "reserved": 900})) is None
+
+
+def test_categories_that_the_recording_states() -> None:
+    codes, source = np.array([1, 2, 3, 4], np.uint8), np.array([2, 2, 2, 2], np.uint8)
+    apply_recorded(codes, source, pl.Series(["Grads", None, "kv_cache", "something"]))
+    assert [CATEGORIES[code] for code in codes.tolist()] == ["gradient", CATEGORIES[2], "kv cache", "unknown"]
+    assert source.tolist() == [1, 2, 1, 0]

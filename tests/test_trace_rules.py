@@ -122,6 +122,26 @@ def test_allocations_of_the_engine_are_training(count: int, kind: str) -> None:
     assert not engine_allocations(table_of([("alloc", 0), ("oom", 1)])).any()
 
 
+def test_events_by_phase() -> None:
+    """Those of the engine are of the backward pass; a step that is innermost nowhere runs around others."""
+    innermost, every = np.array([NONE, NONE, FORWARD, BACKWARD, FORWARD], np.uint8), [0, 0, 2, 4, 2 + 8]
+    table = pl.DataFrame({"stack": np.array([4], np.int32)})
+
+    def found(*stacks: int) -> tuple[str, dict[str, int], tuple[str, ...]]:
+        one = device_activity(
+            table_of([("alloc", stack) for stack in stacks]),
+            table,
+            StackPhases(innermost, np.array(every, np.uint8), np.zeros(5), np.zeros(5, bool)),
+        )
+        return one.kind, one.events, one.outer
+
+    assert found(1, 3, 3, 2) == (TRAINING, {"forward": 1, "backward": 2}, ())
+    assert found(1, *[0] * 8) == (TRAINING, {"backward": 8}, ())
+    assert found(3, *[0] * 8) == (TRAINING, {"backward": 9}, ())
+    assert found(3, *[0] * 7) == (TRAINING, {"backward": 1}, ())
+    assert found(4, 4) == (TRAINING, {"forward": 2}, ("optimizer step",))
+
+
 @pytest.mark.parametrize(
     ("own", "others", "kind"),
     [

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from snapreport.integers import distinct, is_among
 from snapreport.reading.recording import ACTIONS
-from snapreport.timeline.lifetimes import IS_TRACED, action_codes, allocates
+from snapreport.timeline.lifetimes import IS_TRACED, NEVER, action_codes, allocates
 from snapreport.timeline.phases import BACKWARD, FORWARD, NONE, OPTIMIZER_STEP, PHASES, ZERO_GRAD, StackPhases
 
 TRAINING = "training"
@@ -64,7 +64,8 @@ def device_activity(events: pl.DataFrame, allocations: pl.DataFrame, phases: Sta
     """The activity of one device, from its ``events`` and ``allocations`` (see :class:`DeviceTimeline`)."""
     stack = events["stack"].to_numpy()
     counts = np.bincount(phases.innermost[stack], minlength=len(PHASES))
-    by_phase = {name: int(count) for name, count in zip(PHASES, counts, strict=True) if count and name != PHASES[NONE]}
+    counts[NONE] = 0
+    by_phase = {PHASES[phase]: int(counts[phase]) for phase in np.flatnonzero(counts)}
     runs = [phase for phase in (BACKWARD, OPTIMIZER_STEP, ZERO_GRAD) if phases.runs(phase)[stack].any()]
     engine = int(engine_allocations(events).sum())
     if engine >= _ENGINE_ALLOCATIONS:
@@ -117,16 +118,16 @@ def _graphs(events: pl.DataFrame, allocations: pl.DataFrame, phases: StackPhases
     )
     alloc, requested, free, size, stack, free_stack = (column.to_numpy() for column in table)
     end = np.where(requested >= 0, requested, free)
-    elsewhere = ~is_among(phases.innermost, (FORWARD, BACKWARD))[free_stack]
-    mine = (phases.innermost[stack] == FORWARD) & ((end < 0) | elsewhere)
-    alloc, end, size, stack = alloc[mine], end[mine], size[mine], stack[mine]
+    alive, elsewhere = end < 0, ~is_among(phases.innermost, (FORWARD, BACKWARD))[free_stack]
+    mine = (phases.innermost[stack] == FORWARD) & (alive | elsewhere)
+    alloc, end, size, stack, alive = alloc[mine], end[mine], size[mine], stack[mine], alive[mine]
     # Frees without an allocation between them form a group; allocations still alive are the last group.
     births = np.cumsum(allocates(events))
-    group = np.where(end < 0, births[-1] + 1, births[end])
-    ooms = np.append(0, np.cumsum(action_codes(events) == ACTIONS.index("oom")))
-    cut_off = ooms[np.where(end < 0, len(events), end)] > ooms[alloc]
+    group = np.append(births, NEVER)[end]
+    ooms = np.cumsum(action_codes(events) == ACTIONS.index("oom"))
+    cut_off = ooms[end] > ooms[alloc]
     graphs = (
-        pl.DataFrame({"group": group, "size": size, "stack": stack, "alloc": alloc, "alive": end < 0, "cut": cut_off})
+        pl.DataFrame({"group": group, "size": size, "stack": stack, "alloc": alloc, "alive": alive, "cut": cut_off})
         .group_by("group")
         .agg(
             bytes=pl.col("size").sum(),
@@ -141,7 +142,7 @@ def _graphs(events: pl.DataFrame, allocations: pl.DataFrame, phases: StackPhases
     passes = phases.innermost[table["stack"].to_numpy()] == FORWARD
     born, lines = (table[name].to_numpy()[passes] for name in ("alloc_event", "stack"))
     ran = [
-        len(distinct(lines[slice(*np.searchsorted(born, (first, last + 1)))]))
+        len(distinct(lines[np.searchsorted(born, first) : np.searchsorted(born, last, "right")]))
         for first, last in graphs.select("first", "last").rows()
     ]
     most = (pl.col("stacks") >= _MOST_STACKS * pl.Series(ran, dtype=pl.Float64)) & ~pl.col("open")

@@ -22,10 +22,10 @@ from snapreport.timeline.activity import (
     engine_allocations,
     program_activity,
 )
-from snapreport.timeline.categories import apply_recorded
-from snapreport.timeline.phases import BACKWARD, FORWARD, NONE, OPTIMIZER_STEP, StackPhases
+from snapreport.timeline.categories import StackCategories, apply_recorded, stack_and_free_categories
+from snapreport.timeline.phases import BACKWARD, FORWARD, NONE, OPTIMIZER_STEP, PHASES, StackPhases
 from snapreport.timeline.recorded_totals import RecordedPeaks, recorded_peaks
-from snapreport.vocabulary import CATEGORIES
+from snapreport.vocabulary import CATEGORIES, CATEGORY_SOURCES
 
 MIB = 1 << 20
 LINES = 40
@@ -269,3 +269,53 @@ def test_categories_that_the_recording_states() -> None:
     apply_recorded(codes, source, pl.Series(["Grads", None, "kv_cache", "something"]))
     assert [CATEGORIES[code] for code in codes.tolist()] == ["gradient", CATEGORIES[2], "kv cache", "unknown"]
     assert source.tolist() == [1, 2, 1, 0]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_categories_of_stacks_and_frees(seed: int) -> None:
+    """Allocation by allocation, on random tables: what its stack makes, in a short life or a long one, and how it is
+    freed.
+    """
+    rng = np.random.default_rng(seed)
+    stacks, count = 24, 3000
+
+    def some(*values: int, size: int = stacks) -> np.ndarray:
+        return rng.choice(np.array(values, np.uint8), size)
+
+    is_own, limit = some(0, 0, 1).astype(bool), rng.integers(1, 9, stacks).astype(np.int32)
+    phase, long, short, freed = some(*range(7)), some(0, 0, *range(10)), some(0, *range(10)), some(0, 0, 2, 4)
+    of_stacks = StackPhases(phase, phase, np.zeros(stacks), phase > 99)
+    uncertain = some(0, 0, 1).astype(bool)
+    table = pl.DataFrame({
+        "alloc_event": rng.integers(-1, 5, count), "free_event": rng.integers(-1, 14, count),
+        "stack": rng.integers(0, stacks, count), "free_stack": rng.integers(0, stacks, count),
+    })  # fmt: skip
+    lives: Any = SimpleNamespace(
+        engine=some(0, 0, 0, 1, size=count) > 0, within=some(0, 1, size=count) > 0,
+        freed=some(*range(7), size=count), born=some(*range(7), size=count),
+    )  # fmt: skip
+    by_stack = StackCategories(long, short, is_own, limit, freed, of_stacks, uncertain)
+    codes, sources = stack_and_free_categories(by_stack, table, lives)
+    for row, (alloc, free, stack, by) in enumerate(table.rows()):
+        engine, end = bool(lives.engine[row]), PHASES[lives.freed[row]]
+        runs = "backward" if engine else PHASES[phase[stack]]
+        is_short = alloc >= 0 and 0 < free - alloc <= limit[stack]
+        if runs in ("backward", "optimizer step") and not is_own[stack]:
+            is_short = bool(lives.within[row])
+        elif runs == "forward" and not is_own[stack]:
+            is_short = is_short and end == "forward"
+        category = CATEGORIES[(short if is_short else long)[stack]]
+        source = "inferred" if uncertain[stack] and not is_short else "stack" if category != "unknown" else "unknown"
+        before = category
+        if end == "zero_grad" and not is_own[stack] and PHASES[lives.born[row]] != "zero_grad":
+            category = "gradient"
+        elif category == "unknown" and freed[by] and by != stack:
+            category = CATEGORIES[freed[by]]
+        elif category == "unknown" and not engine and end == "backward":
+            category = "activation"
+        elif category == "unknown" and not engine and end == "optimizer step" and alloc < 0:
+            category = "optimizer state"
+        elif category == "kv cache" and end == "backward" and not is_own[stack]:
+            category = "activation"
+        source = source if category == before else "freed in"
+        assert (CATEGORIES[codes[row]], sources[row]) == (category, CATEGORY_SOURCES.index(source))

@@ -277,7 +277,7 @@ def test_categories_of_stacks_and_frees(seed: int) -> None:
     freed.
     """
     rng = np.random.default_rng(seed)
-    stacks, count = 24, 3000
+    stacks, count = 24, 800
 
     def some(*values: int, size: int = stacks) -> np.ndarray:
         return rng.choice(np.array(values, np.uint8), size)

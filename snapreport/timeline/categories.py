@@ -82,27 +82,21 @@ def stack_categories(recording: Recording, rules: Rules | None = None) -> StackC
     )
     by_phase = {rule.phase: rule for rule in rules.rules if rule.phase}
     outer = phases.place < place
-    none = Rule(table[0].file, table[0].function, 0, 0)
     for column, attribute in ((long, "category"), (short, "short")):
-        of_phase = np.array([getattr(by_phase.get(p, none), attribute) for p in range(len(PHASES))], np.uint8)[phase]
-        column[outer] = of_phase[outer]
+        of_phase = np.zeros(len(PHASES), np.uint8)
+        of_phase[list(by_phase)] = [getattr(rule, attribute) for rule in by_phase.values()]
+        column[outer] = of_phase[phase[outer]]
     weights = outer & (long == PARAMETER)
     long[weights & applied_gradients(recording)] = GRADIENT
     averaged = weights & averaged_weights(recording)
     long[averaged] = OPTIMIZER_STATE
     doubtful = np.array([*(not rule.certain for rule in table), False])[match] & ~outer
     uncertain = averaged | (weights & phases.uncertain) | doubtful
-    by_events, events = np.zeros(len(long), bool), np.full(len(long), rules.short_lived_events, np.int32)
-    if rules.own:
-        own = _first_match(recording, rules.own)
-        hit = own < len(rules.own)
-        for column, values in (
-            (long, [rule.category for rule in rules.own]),
-            (short, [rule.short for rule in rules.own]),
-            (events, [rule.events or 0 for rule in rules.own]),
-            (by_events, [True] * len(rules.own)),
-        ):
-            column[hit] = np.array(values)[own[hit]]
+    events = np.full(len(long), rules.short_lived_events, np.int32)
+    own = _first_match(recording, rules.own)
+    by_events = own < len(rules.own)
+    for column, attribute in ((long, "category"), (short, "short"), (events, "events")):
+        column[by_events] = np.array([getattr(rule, attribute) for rule in rules.own])[own[by_events]]
     freed = np.array([*(rule.category for rule in rules.freed), 0], np.uint8)[_first_match(recording, rules.freed)]
     return StackCategories(long, short, by_events, events, freed, phases, uncertain & ~by_events)
 

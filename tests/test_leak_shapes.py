@@ -174,7 +174,7 @@ def test_what_many_stacks_leave_behind_together_is_one_leak(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("is_used", "is_freed", "remedy"),
-    [(False, True, "the text of an exception"), (True, True, "loss.item()"), (False, False, "loss.item()")],
+    [(False, True, "store its text"), (True, True, "loss.item()"), (False, False, "loss.item()")],
 )
 def test_what_an_exception_holds_is_no_graph_that_an_output_refers_to(
     is_used: bool, is_freed: bool, remedy: str, tmp_path: Path

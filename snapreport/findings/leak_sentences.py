@@ -230,8 +230,8 @@ def _of_attempts(timeline: DeviceTimeline, remaining: pl.DataFrame) -> str:
     if 2 * int(given_up["size"].sum()) < int(remaining["size"].sum()):
         return ""
     return (
-        "Other passes of these lines reached their backward pass, these did not: store the text of an exception, which "
-        "itself refers to every tensor of its frames, and outputs detached."
+        "Other forward passes of these lines reached their backward pass, these did not. An exception refers to every "
+        "tensor of its frames: store its text, and outputs detached."
     )
 
 

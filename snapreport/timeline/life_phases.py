@@ -120,8 +120,8 @@ def life_phases(events: pl.DataFrame, table: pl.DataFrame, phases: StackPhases) 
     # The phase of a free that repeats its allocation's stack is known only from the allocations around it.
     counts = (phase != NONE) & ((action == ALLOC) | (is_free & own_frees))
     ignored = pl.Series(~counts)
-    running = pl.Series(phase).set(ignored, None).fill_null(strategy="forward").fill_null(NONE)
-    stretch, running = running.rle_id().to_numpy(), running.to_numpy()
+    filled = pl.Series(phase).set(ignored, None).fill_null(strategy="forward").fill_null(NONE)
+    stretch, running = filled.rle_id().to_numpy(), filled.to_numpy()
     positions = pl.Series(np.arange(len(phase), dtype=np.int32))
     next_event = positions.set(ignored, None).fill_null(strategy="backward").fill_null(len(phase)).to_numpy()
     if own_frees:

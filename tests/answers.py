@@ -11,18 +11,24 @@ from pathlib import Path
 import corpus
 import polars as pl
 
+import snapreport
 from snapreport.findings.diagnosis import headline
 from snapreport.findings.run import findings
 from snapreport.snapshot import Snapshot
 
 RECORDINGS = Path(__file__).parent / "recordings"
+SAMPLES = Path(snapreport.__file__).parent / "samples"
 ANSWERS = RECORDINGS / "answers"
 HEAD = "== "
 
 
 def paths() -> list[Path]:
-    """Recordings by folder; those of another version of PyTorch's allocator alone have tests of their own."""
-    return sorted(path for path in RECORDINGS.glob("*/*.pickle.xz") if path.parent.name != "allocator")
+    """Recordings by folder, with the samples; those of another version of PyTorch's allocator alone have tests of their
+    own. Those in ``conditions`` were chosen because conditions decide there that do so in none of the others
+    (``python -m benchmarks.conditions``).
+    """
+    recorded = sorted(path for path in RECORDINGS.glob("*/*.pickle.xz") if path.parent.name != "allocator")
+    return recorded + sorted(SAMPLES.rglob("*.pickle.xz"))
 
 
 def answer(path: Path) -> str:

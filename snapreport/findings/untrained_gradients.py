@@ -79,18 +79,22 @@ def untrained_gradients(context: AdviceContext) -> Advice | None:
         return None
     with_reads = _with_reads(context, mask) if is_much else mask
     goes = _saved_for(context, with_reads) or ["Activations that only these gradients need go with them."]
+    stay = sentence(
+        "{} are gradients that zero_grad() never frees, although it frees others in each step: its optimizer does not "
+        "have their weights.",
+        context.share(size),
+    )
     if has_graph := context.is_much(of_graph):
         goes = [sentence("{} are activations of a graph that only these gradients need.", context.share(of_graph))]
+    why = [stay, *goes]
+    if of_graph > size:  # a gate's or a bias' gradients are a few bytes
+        of_weights = "{} are activations of a graph that only gradients of weights outside of the optimizer need."
+        why = [sentence(of_weights, context.share(of_graph)), stay]
     return Advice(
         "untrained-gradients",
         sentence(_FREEZE),
         [
-            sentence(
-                "{} are gradients that zero_grad() never frees, although it frees others in each step: its optimizer "
-                "does not have their weights.",
-                context.share(size),
-            ),
-            *goes,
+            *why,
             "Common cases are a base model under LoRA, a pretrained encoder, a target network and that of a perceptual "
             "loss. Weights that are to be trained belong to the optimizer.",
             sentence(

@@ -59,6 +59,17 @@ def test_planted(tmp_path: Path) -> None:
     assert any("live blocks lie between their free ranges" in line for line in finding.detail)
 
 
+@pytest.mark.parametrize("recorded", [True, False])
+def test_what_alone_occupies_segments_begins_its_sentence(recorded: bool, tmp_path: Path) -> None:
+    raw = generator.make("fragmentation", **SMALL_MODEL)
+    for event in raw["device_traces"][0]:
+        if not recorded and any(frame["name"] == "keep_prediction" for frame in event["frames"]):
+            event["frames"] = []
+    (finding,) = found(saved(raw, tmp_path))
+    begins = "keep_prediction evaluate.py:" if recorded else "Allocations without a stack trace alone occupy "
+    assert finding.detail[0].startswith(begins) and ("alone occupies" in finding.detail[0]) is recorded
+
+
 def test_not_without_the_cause(tmp_path: Path) -> None:
     path = saved(generator.make("fragmentation", **{**SMALL_MODEL, "oom": "none"}), tmp_path)
     assert [

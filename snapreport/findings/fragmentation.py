@@ -10,7 +10,7 @@ import polars as pl
 from snapreport.contracts.finding import Evidence, Link, Row
 from snapreport.findings.basis import basis_of, block_doubts
 from snapreport.findings.free_memory_reachability import Request, reachable_free_memory, usable_segments
-from snapreport.findings.live import MOST, Names, names_of
+from snapreport.findings.live import MOST, NO_STACK_TRACE, Names, names_of
 from snapreport.findings.model import Finding, FindingKind
 from snapreport.number_format import plural
 from snapreport.reading.recording import ACTIONS
@@ -179,11 +179,12 @@ def _fragmented(snapshot: Snapshot, timeline: DeviceTimeline, state: State, requ
         top = pins[0]
         detail.append(
             sentence(
-                "{} alone occupies {}: {} allocated, {} free.",
-                names.place(top["stack"]),
+                "{} alone {occupy} {}: {} allocated, {} free.",
+                names.subject(top["stack"]),
                 plural(top["segments"], "segment"),
                 bytes_part(top["allocated_bytes"]),
                 bytes_part(top["free_bytes"]),
+                occupy="occupy" if names.place(top["stack"]) == NO_STACK_TRACE else "occupies",
             )
         )
     detail.append(_remedy(expandable, joined, request))

@@ -8,7 +8,7 @@ import pytest
 from tagged import context_of, marks
 
 from snapreport.findings import batch_limits
-from snapreport.findings.advice_activations import batch_sized
+from snapreport.findings.advice_activations import _accumulation, batch_sized
 
 STEP = "f:a64 f:a64 b:g64 "
 
@@ -135,3 +135,20 @@ def test_a_loss_that_loops_over_samples(samples: int, at_once: int, grows: int, 
     loss = (" ".join(["l:u16"] * at_once + [f"-{one}" for one in loop]) for loop in loops)
     mask = batch_sized(context_of(" ".join(["f:a8", *loss, "b:g1"]), tmp_path))
     assert mask.sum() == grows
+
+
+PASS = "f:a64 f-1 f:a64 f-2 f:a64 f-3 f:a64 f-4 f:a64 f-5 f:a64 f-6 f:a64 f-7 f:a64 f-8 f:a64 f-9 f:a64 f-10 "
+
+
+@pytest.mark.parametrize(
+    ("program", "rule", "grows"),
+    [
+        ("w:p32 " + PASS + "d:i64 d:u16 d:u32 f:a80 d-11 d-12 d-13", "inference-batch", "xx.x"),
+        ("w:p32 " + PASS + "b:g32 d:i64 d:u16 d:u32 f:a80 b:g32 d-12 d-13 d-14 b-15", "accumulation", "xx.x."),
+    ],
+)
+def test_half_a_batch(program: str, rule: str, grows: str, tmp_path: Path) -> None:
+    """Of a program that infers it needs no gradients. What is as large as a weight may be of an update by hand."""
+    advice = _accumulation(context_of(program, tmp_path))
+    assert advice and advice.rule == rule
+    assert marks(advice.mask)[-len(grows) :] == grows

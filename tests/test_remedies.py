@@ -30,6 +30,7 @@ CASES = [
     ("evaluated words", "no_grad", "no-grad", 0.9, 1.03),
     ("evaluated images", "no_grad", "no-grad", 0.9, 1.03),
     ("outputs", "del", "previous-outputs", 0.95, 1.03),
+    ("outputs", "half", "inference-batch", 0.95, 1.03),
     ("zeroed", "none", "keep-gradients", 0.95, 1.03),
     ("wide", "fused", "foreach-optimizer", 0.95, 1.03),
     ("stored", "detach", "retained-graphs", 0.95, 1.03),

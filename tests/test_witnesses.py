@@ -32,7 +32,7 @@ CAUSES = {
     "all_triplets": "triplet-chunks",
     "adam": "offload optimizer-state foreach-optimizer",
     "adapters": "frozen-base",
-    "beams": "replaced-together",
+    "beams": "replaced-together inference-batch",
     "best": "weight-copies",
     "categorical": "one-hot-inputs",
     "chat": "kv-cache",

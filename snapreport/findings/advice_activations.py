@@ -7,12 +7,13 @@ import polars as pl
 from msgspec import UNSET, UnsetType
 
 from snapreport.findings.advice_context import ONE_LINE, SLOWER, Advice, AdviceContext, AdviceEvidence
+from snapreport.findings.autocast_weights import copies_in_inference
 from snapreport.findings.batch_limits import is_batch_fixed
 from snapreport.findings.chunked_loss import chunked_loss
 from snapreport.findings.collected_outputs import collections
 from snapreport.findings.computed_weights import computed_weights
 from snapreport.findings.cut_off_pass import repeats_of_parameters
-from snapreport.findings.evaluation_batch import evaluation_batch, is_evaluation, keeps_graphs
+from snapreport.findings.evaluation_batch import evaluation_batch, inference_batch, is_evaluation, keeps_graphs
 from snapreport.findings.graphs import (
     MOST_PASSES,
     added_to_gradients,
@@ -36,6 +37,7 @@ from snapreport.findings.saving import bytes_of_spans, bytes_over_time, share_of
 from snapreport.findings.score_chunks import scores_of_pairs
 from snapreport.findings.unused_graphs import unused_graphs
 from snapreport.sentence import bytes_part, code_part, sentence
+from snapreport.timeline.activity import INFERENCE
 from snapreport.timeline.module_tree import numbered_modules
 from snapreport.timeline.phases import OPTIMIZER_STEP
 
@@ -208,9 +210,16 @@ def _several_graphs(context: AdviceContext) -> Advice | None:
 
 def _accumulation(context: AdviceContext) -> Advice | None:
     mask = batch_sized(context)
+    infers = context.timeline.activity.kind == INFERENCE
+    if infers:
+        mask = (mask | context.traced("kv cache")) & ~copies_in_inference(context)
     size = context.bytes_at_peak(mask)
-    if not context.trains or not context.is_much(size // 2) or is_batch_fixed(context) or keeps_graphs(context, mask):
+    if not (context.trains or infers) or not context.is_much(size // 2):
         return None
+    if is_batch_fixed(context) or keeps_graphs(context, mask):
+        return None
+    if infers:
+        return inference_batch(context, mask)
     if is_evaluation(context, mask | added_to_gradients(context)):
         return evaluation_batch(context, mask)
     masks = router_masks(context)
@@ -293,12 +302,9 @@ def batch_sized(context: AdviceContext) -> np.ndarray:
     """
     grows = context.traced("activation", "input", "temporary") & ~dropped_graphs(context)
     weights = context.category("parameter")
-    # As large as weights, before the next forward pass: of an optimizer step by hand.
-    grows |= (
-        unknown_of_a_step(context)
-        & ~_of_one_sample(context)
-        & ~(after_backward(context) & np.isin(context.size, context.size[weights]))
-    )
+    # As large as weights, before the next forward pass: of an optimizer step by hand, also one without gradients.
+    of_weights = (after_backward(context) | context.infers) & np.isin(context.size, context.size[weights])
+    grows |= unknown_of_a_step(context) & ~_of_one_sample(context) & ~of_weights
     # Inputs that stay allocated over more backward passes than those of one batch are no batch.
     lasting = context.traced("input") & (freed_in(context) - born_in(context) >= MOST_PASSES)
     grows &= ~(_kept_over_steps(context) | context.outlives_loop | resident_data(context))

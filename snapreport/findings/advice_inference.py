@@ -7,6 +7,7 @@ import polars as pl
 
 from snapreport.findings.advice_births import growing_lines
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, AdviceEvidence, remembered
+from snapreport.findings.autocast_weights import copies_in_inference
 from snapreport.findings.collected_outputs import extended_results
 from snapreport.findings.graphs import dropped_graphs
 from snapreport.findings.repeated_layers import MAX_OUTPUT_RATIO
@@ -97,10 +98,7 @@ def _autocast_copies(context: AdviceContext) -> Advice | None:
     """16-bit copies of weights that autocast makes in every forward pass and drops when its context ends."""
     if not context.infers:
         return None
-    leaves = context.frames(r"amp/autocast_mode\.py __exit__$")
-    parameters = np.unique(context.size[~context.is_traced | context.category("parameter")])
-    halves = np.isin(2 * context.size, parameters)
-    mask = halves & leaves[context.free_stack]
+    mask = copies_in_inference(context)
     if not (size := context.much_at_peak(mask)):
         return None
     # Without its cache, autocast holds the copies of one operator at a time.

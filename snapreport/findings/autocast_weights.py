@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from snapreport.findings.advice_births import births
-from snapreport.findings.advice_context import AdviceContext
+from snapreport.findings.advice_context import AdviceContext, remembered
 from snapreport.findings.graphs import born_in
 from snapreport.findings.noted_types import element_bytes, is_in_32_bits
 from snapreport.findings.operator_kinds import HALF, kinds
@@ -66,3 +66,11 @@ def _recurrent_copies(context: AdviceContext) -> int:
     if cells < FEWEST_CELLS:
         return int(weights.sum()) // 2
     return cells // layers * int(matrices.sum()) // 2
+
+
+@remembered
+def copies_in_inference(context: AdviceContext) -> np.ndarray:
+    """Bool per allocation: a copy that a forward pass without gradients makes, until autocast's context ends."""
+    leaves = context.frames(r"amp/autocast_mode\.py __exit__$")
+    parameters = np.unique(context.size[~context.is_traced | context.category("parameter")])
+    return np.asarray(np.isin(2 * context.size, parameters) & leaves[context.free_stack])

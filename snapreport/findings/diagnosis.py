@@ -54,6 +54,7 @@ _CAUSES = {
     "accumulation": ("What grows with the batch holds", "halve the batch with gradient accumulation"),
     "chunked-loss": ("Logits and what the loss computes from them hold", "compute the loss in chunks"),
     "evaluation-batch": ("A forward pass without a backward pass holds", "evaluate half the batch at a time"),
+    "inference-batch": ("What grows with the batch holds", "run half of it at a time"),
     "device-imbalance": ("Outputs that DataParallel gathers and their loss hold", "compute the loss inside the module"),
     "broadcast": (
         "Products of a broadcast from [N] and [N, 1] hold",
@@ -94,8 +95,8 @@ def diagnosis(found: Sequence[Finding], device: int) -> list[Statement]:
 
     A failure comes before everything. Then come what one line mends and leaks, fragmentation, other remedies that were
     replayed, each with most bytes first, two remedies at once, remedies that save less, reference cycles, segments
-    released again and again, and last what holds the peak. Estimates that rest on number types are no diagnosis. A
-    minor leak comes after what holds the peak.
+    released again and again, a smaller batch of inference, and last what holds the peak. Estimates that rest on number
+    types are no diagnosis. A minor leak comes after what holds the peak.
     """
     here = [finding for finding in found if finding.device == device]
     peak = next((finding for finding in here if finding.kind == "peak"), None)
@@ -157,8 +158,8 @@ def _best_remedy(here: Sequence[Finding], peak: Finding | None) -> list[Statemen
             held, title = finding.detail[0], sentence("{}.", finding.title)
             ranked.append((0, size, [Statement(held, finding), Statement(title, finding)]))
         elif peak and _is_replayed(finding) and _saves_enough(finding, peak):
-            is_first = finding.evidence["priority"] == 0
-            rank = 0 if is_first else 2
+            is_first, is_last = finding.evidence["priority"] == 0, finding.evidence["rule"] == "inference-batch"
+            rank = 0 if is_first else 7 if is_last else 2
             ranked.append((rank, size, [Statement(_remedy(finding, here), finding)]))
         elif peak and (text := _two_remedies(finding, peak)):
             ranked.append((3, int(finding.evidence["second_maximum"]["saves_bytes"]), [Statement(text, finding)]))

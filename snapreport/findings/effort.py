@@ -23,7 +23,10 @@ WITHOUT_TYPES = (
 _MOST_BYTES = 0.8
 """Of a rule's bytes: a line that calls so many of them calls what the remedy changes."""
 _LIBRARY = r"(^|/)(torch|torchinductor_[^/]*|site-packages|dist-packages|lib/python[\d.]+)/"
-_AT_CALL = ("no-grad", "accumulation", "mixed-precision", "backward-each", "device-imbalance", "evaluation-batch")
+_AT_CALL = (
+    *("no-grad", "accumulation", "mixed-precision", "backward-each", "device-imbalance"),
+    *("evaluation-batch", "inference-batch"),
+)
 """Rules that change the line which calls the model."""
 _AT_RESULT = ("previous-outputs", "collected-outputs", "retained-graphs")
 """Rules that change what the line which calls the model does with its largest result."""

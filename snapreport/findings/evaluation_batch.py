@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, remembered
+from snapreport.findings.advice_context import ONE_LINE, SETTING, Advice, AdviceContext, remembered
 from snapreport.findings.graphs import backward_passes, born_in, freed_in
 from snapreport.findings.retained_graphs import retained_graphs
 from snapreport.findings.unused_graphs import CHECKPOINT, unused_graphs
@@ -13,6 +13,10 @@ from snapreport.sentence import sentence
 _MOST = 0.5
 """Of what grows with the batch at the peak: with more of it in such a pass, accumulating gradients is no remedy. And of
 backward passes: an evaluation runs after fewer."""
+
+_OF_ONE = "A batch of one can be split into tiles or windows."
+_CHUNK = "Tensor.chunk()", "https://docs.pytorch.org/docs/stable/generated/torch.Tensor.chunk.html"
+_LINE = "outputs = torch.cat([model(part) for part in batch.chunk(2)])"
 
 
 def is_evaluation(context: AdviceContext, batch: np.ndarray) -> bool:
@@ -77,12 +81,26 @@ def evaluation_batch(context: AdviceContext, batch: np.ndarray) -> Advice | None
                 "{} are of a forward pass that no backward pass follows, such as validation or sampling.",
                 context.share(size),
             ),
-            "A batch of one can be split into tiles or windows.",
+            _OF_ONE,
         ],
-        "Tensor.chunk()",
-        "https://docs.pytorch.org/docs/stable/generated/torch.Tensor.chunk.html",
+        *_CHUNK,
         mask,
         0.5,
         effort=ONE_LINE,
-        line="outputs = torch.cat([model(part) for part in batch.chunk(2)])",
+        line=_LINE,
+    )
+
+
+def inference_batch(context: AdviceContext, batch: np.ndarray) -> Advice:
+    """The same of a program that does not train: any batch can be smaller, so that mistakes of one line come first."""
+    size = context.share(context.bytes_at_peak(batch))
+    return Advice(
+        "inference-batch",
+        "Run half the batch at a time",
+        [sentence("What grows with the batch (activations, inputs, temporaries, caches) holds {}.", size), _OF_ONE],
+        *_CHUNK,
+        batch,
+        0.5,
+        effort=SETTING,
+        line=_LINE,
     )

@@ -35,7 +35,7 @@ MOST_REPLAYS, REPLAYS_OF_LONG_TRACES, LONG_TRACE = 60, 12, 300_000
 """Sets that are replayed at most; a long trace takes a second each."""
 MOST_SEARCHED = 60_000
 """Operations of a trace whose minimum memory is searched, in 2 s of CPU; of longer ones the peak reserved counts."""
-PROPORTIONAL = ("accumulation", "evaluation-batch", "mixed-precision")
+PROPORTIONAL = ("accumulation", "evaluation-batch", "inference-batch", "mixed-precision")
 """Rules that make every tensor smaller: what another remedy leaves shrinks as well. Other rules that name the same
 tensors remove them, and what one removed the next cannot remove again."""
 

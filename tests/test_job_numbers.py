@@ -21,7 +21,7 @@ from snapreport.jobs import headline
 from snapreport.jobs.cause_text import cause_json, cause_sentence
 from snapreport.jobs.causes import Cause
 from snapreport.jobs.curves import event_curve, step_curve, time_curve
-from snapreport.jobs.digest import _step_at, _time_at
+from snapreport.jobs.digest import _name, _step_at, _time_at
 from snapreport.jobs.digest_format import MAGIC, pack, unpack
 from snapreport.jobs.digest_model import METRICS, DigestCurve, _curve, _sentence
 from snapreport.jobs.groups import Group, _other_parts, find_groups
@@ -782,6 +782,12 @@ def test_a_size_of_a_digest_has_a_limit() -> None:
     assert _curve(stored).values["allocated"][-1] == MAX_SIZE
     with pytest.raises(ValueError, match="no size"):
         _curve(stored | {"allocated": [*parts[:-1], parts[-1] + 1]})
+
+
+def test_names_in_digests_have_a_length() -> None:
+    """Of 200 letters, also where some of them are none and become longer."""
+    assert _name("a" * 201) == "a" * 200 and _name("a" * 200) == "a" * 200
+    assert len(_name("\udc80" * 150)) == 200 and _name("\udc80").encode()
 
 
 def test_sentences_of_digests_have_parts() -> None:

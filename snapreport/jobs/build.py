@@ -224,8 +224,8 @@ def _not_in_full(job: Job, dropped: Sequence[Detail], options: PageOptions) -> s
 def job_title(job: Job) -> str:
     """``Job of 64 ranks``, preceded by the name of the folder that all files share."""
     folders = {row.path.replace("\\", "/").rpartition("/")[0].rpartition("/")[2] for row in job.rows}
-    name = f"{folders.pop()}: " if len(folders) == 1 and folders != {""} else ""
-    return f"{name}job of {len(job.rows)} rank{'' if len(job.rows) == 1 else 's'}"
+    folder = folders.pop() if len(folders) == 1 else ""
+    return f"{folder and f'{folder}: '}job of {len(job.rows)} rank{'' if len(job.rows) == 1 else 's'}"
 
 
 def job_line(job: Job) -> str:

@@ -42,7 +42,7 @@ MIN_STACKS = 64
 """Minimum number of rows: a rank dominated by one stack is compared with its group by the other stacks."""
 OWN_SHARE = 0.002
 """Share of the bytes at the peak from which a stack is listed that has so much at another moment."""
-MOST_STACKS, MOST_FRAMES, MOST_FINDINGS, MOST_OOMS = 400, 6, 12, 20
+MOST_STACKS, MOST_FRAMES, MOST_FINDINGS, MOST_OOMS, MOST_LETTERS = 400, 6, 12, 20, 200
 _SETTINGS = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "expandable_segments", "max_split_size",
              "garbage_collection_threshold", "roundup_power2_divisions")  # fmt: skip
 
@@ -51,20 +51,16 @@ def digest_bytes(snapshot: Snapshot, *, source: str | None = None) -> bytes:
     """The digest of a snapshot as a file's bytes, at most 64 KB. The same snapshot and version give the same bytes.
     ``source``: the path to name in it, by default the snapshot's own.
 
-    If the whole would be larger, the curves get fewer points, then the stacks fewer frames and rows.
+    If the whole would be larger, curves get half of the points, and stacks half of the frames and rows, until it fits.
     """
     path = snapshot.recording.path if source is None else source
-    for points, stacks, frames in (
-        (POINTS, MOST_STACKS, MOST_FRAMES),
-        (256, 300, 4),
-        (128, 200, 2),
-        (64, 80, 0),
-        (16, 20, 0),
-    ):
+    data = b""
+    for halved in range(7):
+        points, stacks, frames = POINTS >> halved, MOST_STACKS >> halved, MOST_FRAMES >> halved
         data = pack(plain_digest(digest_of(snapshot, path, points=points, stacks=stacks, frames=frames)))
         if len(data) <= MOST_BYTES:
-            return data
-    return pack(plain_digest(digest_of(snapshot, path, points=8, stacks=5, frames=0)))
+            break
+    return data
 
 
 def read_digest(data: bytes) -> Digest:
@@ -84,7 +80,7 @@ def digest_of(
 ) -> Digest:
     """The digest of a snapshot that is read from ``path``."""
     recording = snapshot.recording
-    settings = {key: clean(str(recording.settings[key])[:200]) for key in _SETTINGS if key in recording.settings}
+    settings = {key: _name(str(recording.settings[key])) for key in _SETTINGS if key in recording.settings}
     common = {
         "snapreport": __version__,
         "source": clean(_source(path))[-1000:],
@@ -137,9 +133,14 @@ def digest_of(
     )
 
 
+def _name(text: str) -> str:
+    """As much of a name as a digest has."""
+    return clean(text)[:MOST_LETTERS]
+
+
 def _source(path: str) -> str:
     """The last three parts of a path: includes folders named after a step or rank, and is the same on any machine."""
-    return "/".join(shown_path(path).replace("\\", "/").split("/")[-3:])[-1000:]
+    return "/".join(shown_path(path).replace("\\", "/").split("/")[-3:])
 
 
 def _identity(snapshot: Snapshot) -> dict[str, Any]:
@@ -151,22 +152,22 @@ def _identity(snapshot: Snapshot) -> dict[str, Any]:
     return {
         "rank": _number(given.get("RANK")),
         "world_size": _number(given.get("WORLD_SIZE")),
-        "host": clean(recorder.process.get("host", "")[:200]),
+        "host": _name(recorder.process.get("host", "")),
         "process": clean(recorder.process.get("pid", "")[:20]),
         "reason": recorder.reason,
         "step": recorder.step,
         "run": DigestRun(
-            id=clean(recorder.run.get("id", "")[:100]),
-            launch=clean(recorder.run.get("launch", "")[:200]),
+            id=_name(recorder.run.get("id", "")),
+            launch=_name(recorder.run.get("launch", "")),
             restart=_number(given.get("TORCHELASTIC_RESTART_COUNT")) or 0,
             start_us=recorder.started_us,
             end_us=recorder.dumped_us,
-            command=clean(" ".join(recorder.command)[:300])[:300],
+            command=_name(" ".join(recorder.command)),
         ),
         "software": DigestSoftware(
-            torch=clean(recorder.versions.get("torch", "")[:100]),
-            cuda=clean((recorder.versions.get("cuda") or recorder.versions.get("hip") or "")[:100]),
-            device=clean(next((device.name for device in recorder.devices.values()), "")[:100]),
+            torch=_name(recorder.versions.get("torch", "")),
+            cuda=_name(recorder.versions.get("cuda") or recorder.versions.get("hip") or ""),
+            device=_name(next((device.name for device in recorder.devices.values()), "")),
             commit=f"{recorder.git.commit[:12]}{' with changes' if recorder.git.dirty else ''}" if recorder.git else "",
         ),
     }
@@ -238,7 +239,7 @@ def _step_ends(timeline: DeviceTimeline, points: int) -> tuple[int | None, ...]:
     times = timeline.events["time_us"]
     if not len(steps) or times.null_count() == len(times):
         return ()
-    ends: list[int | None] = times.gather(steps["last_event"].clip(0, len(times) - 1)).to_list()[: min(points, 64)]
+    ends: list[int | None] = times.gather(steps["last_event"].clip(0)).to_list()[: min(points, 64)]
     return tuple(ends)
 
 
@@ -287,12 +288,12 @@ def _stacks(snapshot: Snapshot, timeline: DeviceTimeline, most: int, most_frames
                 identity=row["identity"],
                 bytes=row["bytes"],
                 count=row["count"],
-                function=function[:200],
-                file=shown_file(file)[-200:],
-                line=min(max(int(line), 0), 2**31 - 1),
-                name=str(names.line(stack)[:300]),
+                function=_name(function),
+                file=shown_file(file)[-MOST_LETTERS:],
+                line=min(max(int(line), 0), np.iinfo(np.int32).max),
+                name=_name(str(names.line(stack))),
                 category=category.get(stack, "unknown"),
-                callers=tuple(frame_line(recording, i)[:200] for i in callers),
+                callers=tuple(_name(frame_line(recording, i)) for i in callers),
                 most=row["most"],
                 most_count=row["most_count"],
             )
@@ -312,7 +313,7 @@ def _findings(snapshot: Snapshot, device: int) -> list[DigestFinding]:
             detail=tuple(_portable(line) for line in finding.detail[:2]),
             bytes=max(0, int(finding.bytes)),
             confidence=finding.confidence,
-            stack=str(names.function(finding.stack)[:300]) if finding.stack is not None else "",
+            stack=_name(str(names.function(finding.stack))) if finding.stack is not None else "",
         )
         for finding in found[:MOST_FINDINGS]
     ]
@@ -321,7 +322,9 @@ def _findings(snapshot: Snapshot, device: int) -> list[DigestFinding]:
 def _portable(text: str) -> Sentence:
     """The parts of a sentence; stacks as places, since a stack's number means nothing outside of its snapshot."""
     parts = [
-        Part("place", part.text, None, shown_file(part.file)[-200:], part.line) if part.kind == "stack" else part
+        Part("place", part.text, None, shown_file(part.file)[-MOST_LETTERS:], part.line)
+        if part.kind == "stack"
+        else part
         for part in parts_of(text[:500])
     ]
     return Sentence(parts)

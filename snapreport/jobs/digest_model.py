@@ -21,11 +21,12 @@ METRICS = ("allocated", "reserved", "unused")
 AXES = ("step", "event", "time")
 MOST_POINTS, MOST_ROWS = 512, 1000
 
-Int64 = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+_INT32, _INT64 = np.iinfo(np.int32), np.iinfo(np.int64)
+Int64 = Annotated[int, Meta(ge=_INT64.min, le=_INT64.max)]
 Size = Annotated[int, Meta(ge=0, le=MAX_SIZE)]
 SignedSize = Annotated[int, Meta(ge=-MAX_SIZE, le=MAX_SIZE)]
-Number = Annotated[int, Meta(ge=0, le=2**31 - 1)]
-EventNumber = Annotated[int, Meta(ge=-1, le=2**31 - 1)]
+Number = Annotated[int, Meta(ge=0, le=_INT32.max)]
+EventNumber = Annotated[int, Meta(ge=-1, le=_INT32.max)]
 Word = Annotated[str, Meta(max_length=40)]
 Name = Annotated[str, Meta(max_length=300)]
 Line = Annotated[str, Meta(max_length=1000)]
@@ -241,7 +242,7 @@ def _sentence(content: Any) -> Sentence:
         raise ValueError(str(error)) from None
     if len(found) > MOST_LETTERS or any(len(part.file) > MOST_LETTERS for part in found.parts):
         raise ValueError(f"more than {MOST_LETTERS} characters")
-    if any(not -(2**63) <= number < 2**63 for part in found.parts for number in (part.number or 0, part.line)):
+    if any(not _INT64.min <= number <= _INT64.max for part in found.parts for number in (part.number or 0, part.line)):
         raise ValueError("a number beyond 64 bits")
     return found
 
@@ -263,13 +264,13 @@ def _curve(content: Any) -> DigestCurve:
         raise ValueError("columns of different lengths")
     for name, values in columns.items():
         # 512 differences of 53 bits add up to less than 2**63: nothing wraps around.
-        if len(values) and int(np.abs(values.astype(np.float64)).max()) > 2**53:
+        if np.any(np.abs(values.astype(np.float64)) > 2**53):
             raise ValueError(f"{name!r} has a number beyond 2**53")
     first = np.cumsum(columns["first"])
     last = first + columns["last"]
     sums = {metric: np.cumsum(columns[metric]) for metric in METRICS}
-    if len(first) and (np.any(np.diff(first) < 0) or np.any(last < first)):
+    if np.any(np.diff(first) < 0) or np.any(last < first):
         raise ValueError("columns that do not ascend")
-    if any(len(column) and (column.min() < 0 or column.max() > MAX_SIZE) for column in sums.values()):
+    if any(np.any(column < 0) or np.any(column > MAX_SIZE) for column in sums.values()):
         raise ValueError("a value that is no size")
     return DigestCurve(first, last, sums)

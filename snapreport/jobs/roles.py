@@ -99,7 +99,7 @@ def _joined_outliers(
             continue
         likely = []
         for others in kept:
-            if others is rows or len(rows) > (len(rows) + len(others)) // 4:
+            if others is rows or 3 * len(rows) > len(others):
                 continue
             typical, usual = np.median(stacks[others], axis=0), float(np.median(totals[others]))
             missing = (typical * (stacks[rows] == 0)).sum(axis=1) / max(typical.sum(), 1.0)

@@ -94,10 +94,14 @@ def evaluation_batch(context: AdviceContext, batch: np.ndarray) -> Advice | None
 def inference_batch(context: AdviceContext, batch: np.ndarray) -> Advice:
     """The same of a program that does not train: any batch can be smaller, so that mistakes of one line come first."""
     size = context.share(context.bytes_at_peak(batch))
+    has_cache = context.bytes_at_peak(context.category("kv cache")) > 0
     return Advice(
         "inference-batch",
         "Run half the batch at a time",
-        [sentence("What grows with the batch (activations, inputs, temporaries, caches) holds {}.", size), _OF_ONE],
+        [
+            sentence("What grows with the batch (activations, inputs, temporaries, caches) holds {}.", size),
+            "Of one sequence, half the context saves as much." if has_cache else _OF_ONE,
+        ],
         *_CHUNK,
         batch,
         0.5,

@@ -97,9 +97,9 @@ class Instrumented(ast.NodeTransformer):
     def __init__(self, file: str) -> None:
         self._file = file
 
-    def _call(self, node: ast.expr, function: str, parts: Sequence[ast.expr], given: Sequence[ast.expr]) -> ast.expr:
+    def _call(self, node: ast.expr, function: str, parts: Sequence[str], given: Sequence[ast.expr]) -> ast.expr:
         place = f"{self._file}:{node.lineno}:{node.col_offset} {function}"
-        texts[place] = [ast.unparse(part) for part in parts]
+        texts[place] = list(parts)
         called = ast.Attribute(ast.Name(NAME, ast.Load()), function, ast.Load())
         return ast.copy_location(ast.Call(called, [ast.Constant(place), *given], []), node)
 
@@ -107,25 +107,27 @@ class Instrumented(ast.NodeTransformer):
         if any(isinstance(inner, ast.NamedExpr) for inner in ast.walk(node)):
             return node  # a name that a lambda gives is not seen outside of it
         nothing = ast.arguments([], [], None, [], [], None, [])
+        parts = [ast.unparse(part) for part in node.values]
         later: list[ast.expr] = [ast.Lambda(nothing, self.visit(part)) for part in node.values]
-        return self._call(node, JOINS[type(node.op)], node.values, later)
+        return self._call(node, JOINS[type(node.op)], parts, later)
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
         if type(node.op) not in JOINS or "None" in ast.unparse(node):
             return self.generic_visit(node)
         parts = list(_chain(node, type(node.op)))
-        return self._call(node, JOINS[type(node.op)], parts, [self.visit(part) for part in parts])
+        written = [ast.unparse(part) for part in parts]
+        return self._call(node, JOINS[type(node.op)], written, [self.visit(part) for part in parts])
 
     def visit_If(self, node: ast.If) -> ast.AST:
-        before, test = node.test, self.visit(node.test)
+        before, written = node.test, ast.unparse(node.test)
         self.generic_visit(node)
-        node.test = self._call(before, "outcome", [before], [test])
+        node.test = self._call(before, "outcome", [written], [node.test])
         return node
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
-        before = node.test
+        before, written = node.test, ast.unparse(node.test)
         self.generic_visit(node)
-        node.test = self._call(before, "outcome", [before], [node.test])
+        node.test = self._call(before, "outcome", [written], [node.test])
         return node
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:

@@ -34,17 +34,18 @@ def found_in(
 ) -> tuple[Programs, Scores]:
     """The same programs with what is found in them, if each is a function of its own in one trace; and all about it.
 
-    A program: lines and KiB, ``in=64``. After ``|`` another function goes on; ``!`` frees all.
+    A program: lines and KiB, ``in=64``. After ``|`` another function goes on, after the next the first; ``!`` frees all.
     """
     script = Script()
     places: dict[str, list[int]] = {}
     for number, program in enumerate(programs):
         own = [(f"/app/{name}{number}.py", f"{name}{number}"), *around]
+        other = [(f"/app/other{number}.py", f"other{number}"), *FORWARD]
         live: list[int] = []
         places[program] = []
         for word in program.split():
             if word == "|":
-                own = [(f"/app/other{number}.py", f"other{number}"), *FORWARD]
+                own, other = other, own
             elif word == "!":
                 while live:
                     script.free(live.pop(0), *(BACKWARD if trains else own))
@@ -86,6 +87,13 @@ BY_SIZE = {
     # A picture in colours, and in gray.
     "p=192 p=192 p=192 p=64 !": "....",
     "in=192 p=192 p=192 p=64 !": ".xx.",
+    # Another function ran between them, as between two layers that compute their weights.
+    f"{QKV} p=256 p=256 | p=256 | p=64 !": 7 * ".",
+    "p=64 p=64 | in=64 | p=256 p=256 p=64 !": 6 * ".",
+    # Streams of text and image, joined for a call of fused attention.
+    "in=192 in=300 p=256 p=256 p=64 !": 5 * ".",
+    "in=192 in=256 p=256 p=256 p=64 !": "..xx.",
+    "in=192 p=128 p=128 p=64 !": ".xx.",
     # What comes before the output has another type, or is something else.
     f"{QKV} p=256 p=256 p=512 p=64 !": "...xxx.",
     f"{QKV} p=256 p=256 p=300 p=64 !": ".......",

@@ -232,15 +232,19 @@ def _is_call(
     call = next(call for call in calls(int(stack[at])) if call[0] == function)
     before = slice(max(0, at - NEIGHBOURS), at)
     of_call = np.array([call in calls(int(s)) for s in stack[before]], bool)
-    inputs = size[before][of_call]
-    # A picture is three times as large as the same in gray, which a jitter of its colours computes after products.
-    projected = size[before][of_call & ~(usable[before] & (size[before] == scores))]
     for place in range(last + 1, min(last + 9, len(size))):
         output = int(size[place])
-        if not usable[place] or output * MAX_SCORES_RATIO <= scores or output == scores:
+        if not usable[place]:
             continue
-        if function not in dict(calls(int(stack[place]))):
+        if call not in calls(int(stack[place])):
             return False
+        if output * MAX_SCORES_RATIO <= scores or output == scores:
+            continue
+        # Since the call before this one, and since what joins the inputs of a call of fused attention.
+        since = np.logical_and.accumulate((of_call & (size[before] <= max(scores, 3 * output)))[::-1])[::-1]
+        inputs = size[before][since]
+        # A picture is three times as large as the same in gray, which a jitter of its colours computes after products.
+        projected = size[before][since & ~(usable[before] & (size[before] == scores))]
         if output < scores and ((inputs == output).sum() >= 2 or (projected == 3 * output).any()):
             return True
         if output / scores not in RATIOS:

@@ -34,7 +34,8 @@ def found_in(
 ) -> tuple[Programs, Scores]:
     """The same programs with what is found in them, if each is a function of its own in one trace; and all about it.
 
-    A program: lines and KiB, ``in=64``. After ``|`` another function goes on, after the next the first; ``!`` frees all.
+    A program: lines and KiB, ``in=64``. After ``|`` another function goes on, after the next the first; ``!`` frees
+    all.
     """
     script = Script()
     places: dict[str, list[int]] = {}

@@ -110,6 +110,12 @@ LAYER = "f1:a64 f1:a8 "
         ("w:p64 " * 4 + "lin:a64 lin:a8 " * 4 + "f2:a8", []),
         ("w:p63 " * 4 + LAYER.replace("64", "63") * 4 + "f2:a8", []),
         ("w:p64 " * 4 + "f1:a64 " * 4, []),
+        # A function of its own unpacks a smaller type.
+        ("w:p64 " * 4 + "f1:a128 f1:a256 f1:a256 f2:a8 " * 4, [128, 256]),
+        ("w:p64 " * 4 + "f1:a128 f1:a256 f2:a8 " * 3, []),
+        ("w:p64 " * 4 + "f1:a128 f1:a256 f2:a8 " * 4 + "f1:a264", [128]),  # it makes something larger
+        ("w:p64 " * 4 + "f2:a128 f1:a256 f2:a8 " * 4, []),
+        ("w:p64 " * 4 + "f1:a128 f1:a256 f1:a8 " * 4 + "f2:a8", []),
     ],
 )
 def test_weights_that_passes_compute(program: str, sizes: list[int], tmp_path: Path) -> None:

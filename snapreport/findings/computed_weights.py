@@ -37,6 +37,9 @@ def computed_weights(context: AdviceContext) -> np.ndarray:
         # Nothing that the function makes before it, but for the output of its last call.
         begins = (function[first - 1] != function[at[0]]) | np.isin(first - 1, last + 1)
         is_alone = (function[np.append(at, last + 1)] == function[at[0]]).all() and begins.all()
-        if is_alone and len(last) in often:
+        # Or by a function of its own, which unpacks a smaller type first, as of weights in 4 bits.
+        own = function == function[at[0]]
+        unpacks = own[np.append(at, first - 1)].all() and not own[last + 1].any() and every.size[own].max() == size
+        if (is_alone or unpacks) and len(last) in often:
             found.append(size)
     return np.array(found, np.int64)

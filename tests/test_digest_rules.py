@@ -1,4 +1,4 @@
-"""What the digest of a rank says of its devices, failures and steps, and what is said of all ranks: on made values."""
+"""What the digest of a rank says of its devices, failures and steps, and what is said of all ranks."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def test_numbers_of_the_environment(text: str | None, number: int | None) -> Non
 
 def devices(*rows: tuple[str, int, int]) -> Any:
     """A snapshot with devices of (kind, peak, events)."""
-    made = [
+    own = [
         SimpleNamespace(device=number, kind=kind, peak_bytes=peak, events=range(events))
         for number, (kind, peak, events) in enumerate(rows)
     ]
-    return SimpleNamespace(devices=range(len(made)), timeline=made.__getitem__)
+    return SimpleNamespace(devices=range(len(own)), timeline=own.__getitem__)
 
 
 def test_the_device_of_a_rank_allocates_most() -> None:
@@ -119,14 +119,14 @@ def test_a_process_for_each_file_that_fits(monkeypatch: pytest.MonkeyPatch) -> N
 def found_on(*ranks: Sequence[tuple[str, str, int]], device: str = "") -> Any:
     """A job whose ranks have findings of (rule, severity, bytes). ``device``: that their titles name."""
     rows, digests = [], []
-    for number, own in enumerate(ranks):
-        made = [
+    for number, findings in enumerate(ranks):
+        own = [
             DigestFinding(kind="leak", severity=severity, rule=rule, title=sentence(f"{rule}{device}"), detail=(),
                           bytes=size, confidence="measured", stack="")
-            for rule, severity, size in own
+            for rule, severity, size in findings
         ]  # fmt: skip
-        keys = [(("leak", rule, ""), severity, size) for rule, severity, size in own]
-        packed = SimpleNamespace(findings=keys, read=lambda made=made: SimpleNamespace(findings=made))
+        keys = [(("leak", rule, ""), severity, size) for rule, severity, size in findings]
+        packed = SimpleNamespace(findings=keys, read=lambda own=own: SimpleNamespace(findings=own))
         rows.append(SimpleNamespace(packed=packed))
         digests.append(SimpleNamespace(device=number % 2, kind="cuda"))
     return SimpleNamespace(rows=rows, digests=digests, ranks=np.arange(len(rows)), world=len(rows))

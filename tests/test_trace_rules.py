@@ -1,4 +1,4 @@
-"""What a program does, and what its trace has lost, at each limit of a rule: on made events, without stack traces."""
+"""What a program does, and what its trace has lost, at each limit of a rule: on a few events, by hand."""
 
 from __future__ import annotations
 

@@ -22,14 +22,14 @@ def own_optimizer_state(e: Evidence) -> np.ndarray:
     """
     mine = e.is_traced & (e.stack > 0) & (e.lives.born == NONE) & is_among(e.lives.before, (BACKWARD, OPTIMIZER_STEP))
     passes, outlives = _forward_passes(e)
-    kept = mine & outlives
+    lasting = mine & outlives
     # A line that keeps something in every step collects it: results, not state.
-    stacks, rounds = np.unique(np.unique((e.stack[kept], passes[kept]), axis=1)[0], return_counts=True)
-    return np.asarray(kept & is_among(e.stack, stacks[rounds == 1]))
+    stacks, rounds = np.unique(np.unique((e.stack[lasting], passes[lasting]), axis=1)[0], return_counts=True)
+    return np.asarray(lasting & is_among(e.stack, stacks[rounds == 1]))
 
 
 def _forward_passes(e: Evidence) -> tuple[np.ndarray, np.ndarray]:
-    """(Int64 number of forward passes that have begun, each after something else, when an allocation is made; Bool,
+    """(Int64 number of forward passes that have begun, each after something else, at an allocation; Bool,
     whether it is still alive when two more have).
     """
     forward = e.alloc[e.is_traced & (e.lives.born == FORWARD)]

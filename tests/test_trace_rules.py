@@ -264,6 +264,61 @@ def test_a_peak_that_was_lost() -> None:
     assert recorded_peaks(timeline(peaks={"requested": 900, "reserved": 900})) is None
 
 
+def test_an_earlier_peak_was_higher() -> None:
+    """Not where the recorder noted the same one: then a private pool has reserved the rest."""
+    found = gaps._earlier_peak(timeline(reserved=256 * MIB, events=999))
+    assert found and found.remedy == gaps.START_EARLY and found.sentence.startswith("256 MiB were already reserved")
+    full = gaps._earlier_peak(timeline(reserved=256 * MIB))
+    assert full and full.remedy == ""  # no earlier start helps a ring that is full
+    assert gaps._earlier_peak(timeline()) is None
+    same = {"requested": 100, "allocated": 120, "reserved": 256 * MIB}
+    assert gaps._earlier_peak(timeline(reserved=256 * MIB, peaks=same)) is None
+    assert gaps._earlier_peak(timeline(reserved=256 * MIB, peaks=same | {"requested": 101})) is not None
+
+
+def test_a_total_of_its_own() -> None:
+    one = timeline()
+    one.allocated = np.array([0, 10, 20, 15])
+    for counted, said in (([10, 20, 15], ""), ([10, 23, 11], "up to 4 B"), ([6, 20, 15], "up to 4 B"), (None, "")):
+        one.recording.devices[0].counted_allocated = None if counted is None else np.array(counted)
+        found = gaps._other_total(one)
+        assert (said in found.sentence) if found else not said
+
+
+def older(*rows: tuple[int, int], segments: list[tuple[int, int, int, int]], events: int = 10) -> str:
+    """What is said of blocks of 8 bytes at (address, event of the free) that count as older than the trace.
+    ``segments``: (address, size, event of the allocation, of the free).
+    """
+    address, freed = (np.array(column) for column in zip(*rows, strict=True))
+    one: Any = SimpleNamespace(events=range(events))
+    one.allocations = pl.DataFrame({
+        "addr": address.astype(np.uint64), "size": np.full(len(rows), 8), "alloc_event": np.full(len(rows), -1),
+        "free_event": freed,
+    })  # fmt: skip
+    names = {"address": pl.UInt64, "size": pl.Int64, "alloc_event": pl.Int32, "free_event": pl.Int32}
+    one.segment_history = pl.DataFrame(segments, names, orient="row")
+    found = gaps._missing_allocations(one)
+    return found.sentence if found else ""
+
+
+def test_blocks_in_a_segment_of_the_trace_were_allocated_in_it() -> None:
+    new, old = (100, 50, 3, -1), (200, 50, -1, -1)
+    assert older((120, 5), (210, 5), segments=[new, old]).startswith("1 allocation of 8 B in all")
+    assert older((120, -1), (100, 4), (149, 8), segments=[new, old]).startswith("3 allocations of 24 B")
+    assert older((150, 5), (99, 5), (120, 3), segments=[new, old]) == ""  # beside it, or before it was there
+    assert older((120, 9), segments=[(100, 50, 9, -1), old]) == "" != older((120, -1), segments=[(100, 50, 9, -1), old])
+    assert older((120, 9), segments=[(100, 50, 3, 9), old]) != "" == older((120, 9), segments=[(100, 50, 3, 8), old])
+    assert older((120, 5), segments=[]) == older((210, 0), segments=[old]) == ""
+
+
+def test_addresses_that_were_still_in_use() -> None:
+    one: Any = SimpleNamespace(events=table_of([("alloc", 1), ("alloc", 1), ("free_completed", 1), ("alloc", 1)]))
+    for freed, said in (([0, 2], "1 free "), ([1, 3], "2 frees "), ([2, -1], ""), ([-1], "")):
+        one.allocations = pl.DataFrame({"free_event": freed})
+        found = gaps._missing_frees(one)
+        assert found.sentence.startswith(said) if found else not said
+
+
 def test_categories_that_the_recording_states() -> None:
     codes, source = np.array([1, 2, 3, 4], np.uint8), np.array([2, 2, 2, 2], np.uint8)
     apply_recorded(codes, source, pl.Series(["Grads", None, "kv_cache", "something"]))

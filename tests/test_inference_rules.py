@@ -61,6 +61,18 @@ def test_memory_that_returns_to_where_it_started() -> None:
     assert not returns(curve(1000, 1015, 1015)) and returns(curve(1000, 1030, 1000))
 
 
+def weights_of(*widths: int) -> int:
+    """How many blocks from before a trace of forward passes are weights: seven squares and vectors of each width."""
+    older: list[Row] = [(size, -1, -1, 0) for w in widths for size in (w * w * 4, w * 4) for _ in range(7)]
+    e = evidence([*older, (100, 0, 1, 1)], born=[NONE] * len(older) + [FORWARD])
+    e.allocated, e.reserved_start = curve(1000, 1100, 1000), 0
+    return int((inference._forward_only(e, np.zeros(len(e.size), np.uint8)) == PARAMETER).sum())
+
+
+def test_weights_of_one_model_alone() -> None:
+    assert weights_of(64) == 14 and weights_of(64, 96) == 0
+
+
 def loaded(*rows: tuple[int, int, int, bool], state: tuple[int, ...] = ()) -> list[int]:
     """Events of what is state, of parameters: (bytes, event, free, whether a file had it); ``state``: events."""
     every: list[Row] = [(size, alloc, free, 1) for size, alloc, free, _ in rows]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import allocator_oracle
 import numpy as np
+import polars as pl
 import pytest
 
 from snapreport.errors import SnapshotError
@@ -21,6 +23,7 @@ from snapreport.timeline.curves import allocated_curve, reserved_curve
 from snapreport.timeline.inferred_shapes import _named, _widths
 from snapreport.timeline.model_widths import _width_of, model_widths, unused_models
 from snapreport.timeline.neighbours import Lifetimes, ends_of
+from snapreport.timeline.own_code import _bytes_of_stacks
 from snapreport.timeline.part import PartChoice
 from snapreport.timeline.rounding import AllocatorRules, allocator_rules
 from snapreport.timeline.transformer_weights import transformer_weights
@@ -297,6 +300,20 @@ def test_sides_of_weights_name_activations() -> None:
     assert named([9]) and not named([8])
     assert not named([11], [64, 128]) and not named([11, 13])
     assert not _named(np.array([100]), np.array([11 * row]), row, 4)
+
+
+def test_bytes_of_stacks_are_those_of_allocations() -> None:
+    """And of blocks in the final state; frees have the stack of their allocation."""
+    events = pl.DataFrame(
+        {"action": ["alloc", "free_completed", "alloc", "oom"], "stack": [1, 1, 3, 2], "size": [5, 5, 7, 9]}
+    )
+    blocks = pl.DataFrame({"stack": [3, 0], "requested_size": [4, 2]})
+    records = {
+        0: SimpleNamespace(events=events, blocks=blocks),
+        1: SimpleNamespace(events=events, blocks=blocks.clear()),
+    }
+    recording: Any = SimpleNamespace(devices=records, stack_offsets=np.arange(6))
+    assert _bytes_of_stacks(recording).tolist() == [2, 10, 0, 18, 0]
 
 
 def test_ordinal_numbers() -> None:

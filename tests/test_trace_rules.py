@@ -22,6 +22,7 @@ from snapreport.timeline.activity import (
     engine_allocations,
     program_activity,
 )
+from snapreport.timeline.annotations import _regions
 from snapreport.timeline.categories import StackCategories, apply_recorded, stack_and_free_categories
 from snapreport.timeline.phases import BACKWARD, FORWARD, NONE, OPTIMIZER_STEP, PHASES, StackPhases
 from snapreport.timeline.recorded_totals import RecordedPeaks, recorded_peaks
@@ -317,6 +318,32 @@ def test_addresses_that_were_still_in_use() -> None:
         one.allocations = pl.DataFrame({"free_event": freed})
         found = gaps._missing_frees(one)
         assert found.sentence.startswith(said) if found else not said
+
+
+@pytest.mark.parametrize("has_times", [True, False])
+def test_regions_that_lie_outside_of_the_trace(has_times: bool) -> None:
+    """Five events, at 10 to 50 µs; (name, stage, time)."""
+    given = [
+        ("before", "START", 1), ("before", "END", 2), ("in", "START", 15), ("within", "START", 20),
+        ("within", "END", 30), ("in", "END", 45), ("early", "END", 35), ("none", "END", 9), ("late", "START", 40),
+        ("after", "START", 51), ("after", "END", 60), ("none", "START", 55), ("in", "MIDDLE", 5), ("in", "END", None),
+    ]  # fmt: skip
+    clock = np.arange(10, 60, 10)
+    name, stage, when = (list(column) for column in zip(*given, strict=True))
+    times = np.array([0 if time is None else time for time in when])
+    boundaries = pl.DataFrame({
+        "group": np.zeros(len(given), np.int64), "name": name, "stage": stage, "when": when,
+        "first": np.searchsorted(clock, times, "left"), "after": np.searchsorted(clock, times, "right"),
+    })  # fmt: skip
+    spans, broken = _regions(boundaries, len(clock), clock if has_times else None)
+    assert broken == {
+        "unknown_stage": 1, "untimed": 1, "unpaired_starts": 2, "unpaired_ends": 2, "outside": 4,
+    }  # fmt: skip
+    found = spans.select("name", "first_event", "last_event", "depth", "start_us", "end_us").rows()
+    expected = [
+        ("early", 0, 2, 0, None, 35), ("in", 1, 3, 1, 15, 45), ("within", 1, 2, 2, 20, 30), ("late", 3, 4, 0, 40, None),
+    ]  # fmt: skip
+    assert found == [row if has_times else (*row[:4], None, None) for row in expected]
 
 
 def test_categories_that_the_recording_states() -> None:

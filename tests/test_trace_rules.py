@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import pickle
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
+from msgspec import UNSET
 from test_life_phases import table_of
 
+import snapreport
 from snapreport.reading.recording import Part
 from snapreport.timeline import recording_gaps as gaps
 from snapreport.timeline.activity import (
@@ -24,6 +28,8 @@ from snapreport.timeline.activity import (
 )
 from snapreport.timeline.annotations import _regions
 from snapreport.timeline.categories import StackCategories, apply_recorded, stack_and_free_categories
+from snapreport.timeline.module_tree import modules_source
+from snapreport.timeline.own_code import own_functions
 from snapreport.timeline.phases import BACKWARD, FORWARD, NONE, OPTIMIZER_STEP, PHASES, StackPhases
 from snapreport.timeline.recorded_totals import RecordedPeaks, recorded_peaks
 from snapreport.vocabulary import CATEGORIES, CATEGORY_SOURCES
@@ -401,3 +407,31 @@ def test_categories_of_stacks_and_frees(seed: int) -> None:
             category = "activation"
         source = source if category == before else "freed in"
         assert (CATEGORIES[codes[row]], sources[row]) == (category, CATEGORY_SOURCES.index(source))
+
+
+def test_the_line_of_the_program_names_a_stack(tmp_path: Path) -> None:
+    """Its innermost; without one PyTorch's innermost of Python, and without Python a node of autograd or a function."""
+    torch = "/env/site-packages/torch/nn/modules/linear.py"
+    stacks = {
+        "net model.py": ((torch, "forward"), ("/app/model.py", "net"), ("/app/train.py", "step")),
+        "forward linear.py": ((torch, "forward"), (torch, "_call_impl")),
+        "MulBackward0::apply": (("??", "at::native::empty_cuda(long)"), ("??", "MulBackward0::apply(int)")),
+    }
+    events = [
+        {"action": "alloc", "addr": (at + 1) << 20, "size": 512, "stream": 0,
+         "frames": [{"filename": file, "line": 7, "name": name} for file, name in frames]}
+        for at, frames in enumerate(stacks.values())
+    ]  # fmt: skip
+    path = tmp_path / "stacks.pickle"
+    path.write_bytes(pickle.dumps({"segments": [], "device_traces": [events]}))
+    snapshot = snapreport.load(path)
+    names = own_functions(snapshot.recording).to_list()
+    assert [names[stack] for stack in snapshot.events(0)["stack"].to_list()] == list(stacks)
+
+
+def test_how_modules_are_known() -> None:
+    def source(*values: str | None) -> Any:
+        table = pl.DataFrame({"module_source": pl.Series(values, dtype=pl.String)})
+        return modules_source(SimpleNamespace(allocations=table))  # type: ignore[arg-type]
+
+    assert source(None, "recorded") == "recorded" and source("inferred", None) == "inferred" and source(None) is UNSET

@@ -68,11 +68,11 @@ def job_tables(job: Job, note: str = "") -> JobTables:
     """The tables of a job; ranks with the highest peaks first, at most 64."""
     outliers = {outlier.row for outlier in job.outliers}
     order = sorted(range(len(job.rows)), key=lambda row: (row not in outliers, -int(job.peaks[row])))
-    hidden = len(job.rows) - MOST_ROWS
+    hidden = len(order[MOST_ROWS:])
     shown_as = shown_sources(job)
     return JobTables(
         ranks=[_rank(job, row) for row in order[:MOST_ROWS]],
-        more_ranks=f"{count_text(hidden)} more ranks with lower peaks." if hidden > 0 else "",
+        more_ranks=f"{count_text(hidden)} more ranks with lower peaks." if hidden else "",
         groups=[
             [
                 group_name(job, group),

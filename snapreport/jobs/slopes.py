@@ -23,18 +23,16 @@ def is_slope(rows: np.ndarray, totals: np.ndarray) -> bool:
         some = np.linspace(0, len(rows) - 1, 400).astype(int)
         x, y = x[some], y[some]
     fitted, slope = fitted_lines(x, y[:, None])
-    distance = np.abs(y - fitted[:, 0])
+    beside = y - fitted[:, 0]
     # A rank that ran out of memory is above all others at any position, and would hide that they follow the rank.
-    is_near = distance <= FAR_FROM_LINE * robust_deviation(y - fitted[:, 0])
+    is_near = np.abs(beside) <= FAR_FROM_LINE * robust_deviation(beside)
     if is_near.sum() >= max(MIN_FOR_SLOPE - 1, 0.75 * len(x)):
         tau = max(_tau(y), _tau(y[is_near]))
     else:
         tau = _tau(y)
     change = abs(float(slope[0])) * (x[-1] - x[0])
     return bool(
-        tau >= TREND
-        and change >= MIN_CHANGE * np.median(y)
-        and robust_deviation(y - fitted[:, 0]) <= 0.35 * robust_deviation(y)
+        tau >= TREND and change >= MIN_CHANGE * np.median(y) and robust_deviation(beside) <= 0.35 * robust_deviation(y)
     )
 
 

@@ -26,6 +26,7 @@ FRAMES: dict[str, tuple[Frame, ...]] = {
     "ce": ((TORCH + "nn/functional.py", "cross_entropy"), ("/app/loss.py", "loss")),
     "c": (("/env/site-packages/torch/_weights_only_unpickler.py", "load"),),
     "z": ((TORCH + "optim/optimizer.py", "zero_grad"),),
+    "r": ((TORCH + "autograd/__init__.py", "_make_grads"), *BACKWARD),
     "kl": ((TORCH + "nn/functional.py", "kl_div"), ("/app/loss.py", "loss")),
 }  # fmt: skip
 NAMES = {

@@ -318,3 +318,18 @@ def test_graphs_that_the_next_backward_pass_does_not_use(program: str, needed: b
     last = int(context.born[rows].max()) + 1
     after = int(context.born[words.index("o:t8")])
     assert found.tolist() == [last if needed else after] * len(rows)
+
+
+BLOCKS = "d:u16 " + "f1:a64 f2:a64 f3:a64 f4:a64 f5:a64 "
+
+
+@pytest.mark.parametrize(("between", "parts"), [("d:u16", 1), ("l:u0", 4)])
+def test_blocks_between_which_the_program_copies_are_no_parts_of_a_batch(
+    between: str, parts: int, tmp_path: Path
+) -> None:
+    """Parts of a batch have a number each, their loss."""
+    passes = (BLOCKS + between + " ") * 4
+    frees = " ".join(f"b-{place}" for place in range(1, 29) if place % 7)
+    context = context_of("w:p64 " + passes + "r:g1 b:g64 " + frees + " f1:a64", tmp_path)
+    assert graphs.waiting_graphs(context).passes == 4
+    assert graphs.waiting_passes(context) == parts

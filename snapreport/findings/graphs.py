@@ -157,12 +157,12 @@ def waiting_graphs(context: AdviceContext) -> WaitingGraphs:
 
 
 def waiting_passes(context: AdviceContext) -> int:
-    """How many parts of a batch wait for one backward pass. Many passes without a loss of their own are one part: those
-    of a solver, whose steps are layers.
+    """How many parts of a batch wait for one backward pass. Passes without a loss of their own are one part: steps of a
+    solver are layers, and so are blocks of a video model, between which its own lines copy what they transpose.
     """
     waiting = waiting_graphs(context)
-    is_solver = waiting.passes > MOST_PASSES and waiting.mask.any() and not waiting.failed
-    if is_solver and not has_losses(context, waiting.mask & context.at_peak, waiting.passes):
+    is_graph = waiting.mask.any() and not waiting.failed
+    if is_graph and not has_losses(context, waiting.mask & context.at_peak, waiting.passes):
         return 1
     return waiting.passes
 

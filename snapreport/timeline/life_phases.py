@@ -120,15 +120,12 @@ def life_phases(events: pl.DataFrame, table: pl.DataFrame, phases: StackPhases) 
     # The phase of a free that repeats its allocation's stack is known only from the allocations around it.
     counts = (phase != NONE) & ((action == ALLOC) | (is_free & own_frees))
     ignored = pl.Series(~counts)
-    filled = pl.Series(phase).set(ignored, None).fill_null(strategy="forward").fill_null(NONE)
-    stretch, running = filled.rle_id().to_numpy(), filled.to_numpy()
+    latest = pl.Series(phase).set(ignored, None).fill_null(strategy="forward").fill_null(NONE)
+    running, stretch = latest.to_numpy(), latest.rle_id().to_numpy()
     positions = pl.Series(np.arange(len(phase), dtype=np.int32))
     next_event = positions.set(ignored, None).fill_null(strategy="backward").fill_null(len(phase)).to_numpy()
-    if own_frees:
-        freed = np.where(bare_free[end] & trains, BACKWARD, phases.innermost[free_stack])
-    else:
-        freed = running[end]
-    freed = np.where(end >= 0, freed, NONE)
+    by_stack = np.where(bare_free[end] & trains, BACKWARD, phases.innermost[free_stack])
+    freed = np.where(end >= 0, by_stack if own_frees else running[end], NONE)
     engine = (alloc >= 0) & bare_alloc[alloc] & trains
     born = np.where(engine, BACKWARD, phases.stretch[stack])
     is_life = (alloc >= 0) & (end >= 0)

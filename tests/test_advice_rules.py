@@ -145,13 +145,13 @@ OWN_LOOP = ("/app/train.py", "train")
 
 def written(function: str, *, scores: int) -> Script:
     """Three steps of four layers that are called outside of any module. One call of ``function`` copies queries and
-    keys and makes three matrices of scores, another one the output; the first, a product, is not saved.
+    keys and makes three matrices of scores, one inside it the output; the first, a product, is not saved.
     """
     script = Script()
     for _ in range(12):
         script.alloc("parameter", 10 * MIB, *WEIGHTS)
     line = (("/app/layers.py", function), OWN_LOOP)
-    last = (line[0], ("/app/layers.py", "mixed"), OWN_LOOP)
+    last = (("/app/layers.py", "mixed"), *line)
     for number in range(3):
         began, saved = len(script.events), []
         for _ in range(4):
@@ -168,8 +168,8 @@ def written(function: str, *, scores: int) -> Script:
 
 
 def test_attention_outside_of_a_module_is_known_by_its_name(tmp_path: Path) -> None:
-    """Without its name, equal matrices in a row say nothing outside of a forward pass. Another call makes the output,
-    so this is no kernel that makes all.
+    """Without its name, equal matrices in a row say nothing outside of a forward pass. A call inside makes the
+    output, so this is no kernel that makes all.
     """
     script = written("attend", scores=128)
     advice = advised(script.raw(), tmp_path)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import ast
+import sys
 from typing import Any
 
+import corpus
 import numpy as np
 import pytest
 
+# The checkout behind the installed package, which does not contain benchmarks.
+sys.path.append(str(corpus.ROOT))
 from benchmarks import conditions
 
 PROGRAM = """

@@ -68,8 +68,12 @@ def growth_of(levels: np.ndarray, least: float) -> Growth | None:
     gaps, after = np.diff(at), len(added) - 1 - int(at[-1])
     count = len(at) + int(round(added[-1] / size) == 2)  # what two steps add: the trace ends before the second is over
     is_regular = gaps.max() <= 2 * gaps.min() + 1
+    if count < FEWEST_GROWTHS and not is_regular:
+        return None
     if after > gaps.max():
-        return None  # longer without growth than ever before: a cache that is full
+        # Longer without growth than ever before: a cache that is full, or a leak whose moments vary.
+        is_open = count >= FEWEST_GROWTHS and after <= 2 * gaps.max() and _grows_late(added, int(at[0]))
+        return _growth("suspect", added, at, count) if is_open else None
     lasts = len(added) - int(at[0]) >= max(FEWEST_GROWTHS, _MIN_DURATION * len(added))
     grows = (
         count >= FEWEST_GROWTHS and lasts and (is_regular or count >= _FEW_GROWTHS) and _grows_late(added, int(at[0]))
@@ -113,7 +117,7 @@ def _growth(status: Literal["grows", "suspect"], added: np.ndarray, at: np.ndarr
     # Where one repetition ends, what the program adds there is in two parts: of a copy of 313 MiB after every third
     # step 47 MiB are in one step, and 266 in the next. The first may be in one, with what was made before the loop.
     two = np.diff(parts) == 2
-    if len(parts) >= FEWEST_GROWTHS and two[1:].all():
+    if len(parts) >= FEWEST_GROWTHS and two[1:].all() and parts[1] <= 2:
         sizes, begins = np.add.reduceat(sizes, parts), at[parts]
     every = round(float(np.median(np.diff(begins))))
     return Growth(status, count, at, float(np.median(sizes)) / every, every)

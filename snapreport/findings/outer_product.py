@@ -68,7 +68,7 @@ def broadcast(context: AdviceContext) -> Advice | None:
             # The prediction and the target; all pairs by a matrix product have operands with more columns.
             if alive.sum() >= 2 and is_first:
                 found.add(int(size[at]))
-                mask |= context.as_large(size[at])
+                mask |= context.as_large(size[at]) & (context.born >= born)
     if not (bytes_ := context.much_at_peak(mask)):
         return None
     return Advice(
@@ -167,7 +167,7 @@ def _adds_more(size: np.ndarray, calls: np.ndarray, pairs: np.ndarray) -> np.nda
     """
     at = np.minimum(pairs[:, None] + np.arange(3, 6), len(size) - 1)
     third, fourth, fifth = ((size[at] == size[pairs, None]) & (calls[at] == calls[pairs, None])).T
-    return np.asarray((third & ~fourth) | (fourth & ~fifth))
+    return np.asarray((third & ~fourth) | (~third & fourth & ~fifth))
 
 
 def _computing(context: AdviceContext, mask: np.ndarray) -> np.ndarray:

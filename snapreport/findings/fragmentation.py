@@ -244,10 +244,12 @@ def _oversized(timeline: DeviceTimeline) -> list[Finding]:
     """
     most, peak = int(timeline.reserved.max()), timeline.peak_bytes
     idle = most - peak
-    if idle < max(MIN_BYTES, IDLE_SHARE * most) or timeline.recording_gaps:
+    if idle < max(MIN_BYTES, IDLE_SHARE * most) or timeline.recording_gaps or timeline.reserved[0] >= most:
         return []
     first = int(np.argmax(timeline.reserved)) - 1
     at = served_at(timeline, first)
+    if timeline.reserved[at + 1] < most:
+        return []
     parts = parts_at(timeline, at)
     name = device_part(timeline.kind, timeline.device)
     free, split = parts.unused_segments, parts.inactive_split

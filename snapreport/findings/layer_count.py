@@ -26,6 +26,8 @@ def layer_count(context: AdviceContext, rows: np.ndarray, passes: int) -> int:
     Lines that run in turn are one family, as an encoder's are; the families' layers are added up. 0: none is found.
     """
     live = rows[context.at_peak[rows]]
+    if not len(live):
+        return 0
     run = born_in(context)
     before = int(run[live].max())
     mine = rows[context.born[rows] <= context.event]

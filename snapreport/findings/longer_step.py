@@ -25,6 +25,8 @@ def longer_step(timeline: DeviceTimeline, event: int, whose: str) -> str | None:
         return None
     own = int(steps.of(np.array([event]))[0])
     numbers = np.setdiff1d(np.arange(steps.finished), [own])
+    if not 0 <= own < steps.count or not len(numbers):
+        return None
     table = timeline.allocations.select("stack", "size", "alloc_event", "free_event").filter(pl.col("stack") > 0)
     table = table.with_columns(step=pl.Series(steps.of(table["alloc_event"].to_numpy())))
     live = live_at(table, event)

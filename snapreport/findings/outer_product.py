@@ -310,6 +310,7 @@ def _is_difference(context: AdviceContext, row: int, whole: int, sums: int, *, i
         if is_scaled and vector not in alive:
             continue
         sides = alive[(alive % vector == 0) & (alive >= FEWEST_VECTORS * vector) & (alive < whole)]
-        if np.isin(sums // bytes_of // (sides // vector) * vector, sides).any():
+        m, left = np.divmod(sums // bytes_of, sides // vector)
+        if ((left == 0) & np.isin(m * vector, sides)).any():
             return True
     return False

@@ -74,7 +74,7 @@ def _replaced(context: AdviceContext) -> tuple[np.ndarray, np.ndarray]:
         # Where the program ends, the last of the old ones may be freed after the first of the new.
         stays = context.freed[after].min() > np.median(context.freed[before])
         other = ~np.isin(context.stack[after], context.stack[before])
-        if stays and other.all():
+        if (context.size[before] == context.size[after]).all() and stays and other.all():
             old.append(before)
             new.append(after)
     if len(old) < _FEWEST_TIMES:

@@ -1,6 +1,6 @@
 """What is said of each small recording in the repository, as text: ``python tests/answers.py`` writes it to
-tests/recordings/answers after a change that is meant. Read the difference before it is committed: each line of it is
-what a user will read of such a program.
+tests/recordings/answers after a change that is meant, and checksums of all numbers beside it (checksums.py). Read the
+difference before it is committed: each line of it is what a user will read of such a program.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import checksums
 import corpus
 import polars as pl
 
@@ -31,7 +32,8 @@ def paths() -> list[Path]:
     return recorded + sorted(SAMPLES.rglob("*.pickle.xz"))
 
 
-def answer(path: Path) -> str:
+def answer(path: Path) -> tuple[str, str]:
+    """The text, and the checksums."""
     snapshot = corpus.loaded(path)
     found = findings(snapshot)
     lines = []
@@ -41,7 +43,7 @@ def answer(path: Path) -> str:
     for finding in found:
         lines.append(f"- {finding.device}: {finding.title} [{finding.confidence}]")
         lines += [f"  {sentence}" for sentence in finding.detail]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines) + "\n", checksums.of_recording(snapshot, found)
 
 
 def _numbers(snapshot: Snapshot, device: int) -> Iterator[str]:
@@ -56,6 +58,10 @@ def _numbers(snapshot: Snapshot, device: int) -> Iterator[str]:
         yield f"{len(steps)} steps: {ends}"
 
 
+def name_of(path: Path) -> str:
+    return f"{path.parent.name}/{path.name.removesuffix('.pickle.xz')}"
+
+
 def accepted(path: Path) -> str:
     """The text of a recording that was read; "" where there is none."""
     file = ANSWERS / f"{path.parent.name}.txt"
@@ -66,10 +72,13 @@ def accepted(path: Path) -> str:
 def main() -> None:
     ANSWERS.mkdir(exist_ok=True)
     told: dict[str, str] = {}
+    sums = {}
     for path in paths():
-        told[path.parent.name] = told.get(path.parent.name, "") + f"{HEAD}{path.name}\n{answer(path)}"
+        text, sums[name_of(path)] = answer(path)
+        told[path.parent.name] = told.get(path.parent.name, "") + f"{HEAD}{path.name}\n{text}"
     for folder, text in told.items():
         (ANSWERS / f"{folder}.txt").write_text(text, encoding="utf-8")
+    checksums.write(sums)
 
 
 if __name__ == "__main__":

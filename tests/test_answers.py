@@ -7,6 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import answers
+import checksums
 import corpus
 import pytest
 
@@ -18,7 +19,15 @@ def name_of(path: Path) -> str:
 
 @pytest.mark.parametrize("path", answers.paths(), ids=name_of)
 def test_said_as_it_was_read(path: Path) -> None:
-    assert answers.answer(path).splitlines() == answers.accepted(path).splitlines(), "read it, then: tests/answers.py"
+    text, sums = answers.answer(path)
+    assert text.splitlines() == answers.accepted(path).splitlines(), "read it, then: tests/answers.py"
+    assert sums.split() == checksums.accepted()[answers.name_of(path)].split(), "other numbers: see tests/checksums.py"
+
+
+@pytest.mark.parametrize("name", checksums.comparisons())
+def test_documents_of_several_have_the_same_numbers(name: str) -> None:
+    parts = checksums.of_parts(checksums.comparisons()[name]().items())
+    assert parts.split() == checksums.accepted()[name].split(), "other numbers: see tests/checksums.py"
 
 
 def test_no_answer_without_a_recording() -> None:

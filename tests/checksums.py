@@ -117,8 +117,12 @@ def _by_kind(found: list[Finding]) -> list[tuple[str, Any]]:
 
 
 def _checksum(value: Any) -> str:
-    text = value if isinstance(value, bytes) else json.dumps(_rounded(value), sort_keys=True, default=str).encode()
-    return f"{zlib.crc32(text):08x}"
+    if isinstance(value, bytes):
+        return f"{zlib.crc32(value):08x}"
+    text = json.dumps(_rounded(value), sort_keys=True, default=str)
+    for folder in (RECORDINGS, SAMPLES):
+        text = text.replace(str(folder), folder.name)
+    return f"{zlib.crc32(text.encode()):08x}"
 
 
 def _rounded(value: Any) -> Any:

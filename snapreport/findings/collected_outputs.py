@@ -7,7 +7,14 @@ import polars as pl
 
 from snapreport.findings.advice_births import births
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, AdviceEvidence, remembered
-from snapreport.findings.graphs import backward_begins, births_until, born_in, dropped_graphs, forward_births
+from snapreport.findings.graphs import (
+    backward_begins,
+    births_until,
+    born_in,
+    dropped_graphs,
+    forward_births,
+    saved_for_backward,
+)
 from snapreport.findings.joined_results import LARGE, joined_results
 from snapreport.findings.live import names_of
 from snapreport.findings.retained_graphs import read_by_retained_graphs, retained_graphs
@@ -217,11 +224,15 @@ def _over_steps(context: AdviceContext) -> np.ndarray:
 
 def _without_graph(context: AdviceContext, lines: pl.DataFrame) -> pl.Series:
     """Boolean per row: whether another forward pass runs after the ``last`` of a line before the next backward pass
-    begins, or none does: else that may be of the line's own graph.
+    begins, or none does: else that may be of the line's own graph. So are results of a loop whose passes the backward
+    pass needs, as those of a world model, whose outputs of all time steps are stacked for the loss.
     """
     forward, never = forward_births(context), np.iinfo(np.int64).max
     first, last = (lines[name].to_numpy() for name in ("first", "last"))
+    saved = context.forward[context.stack] & context.may_be_backward[context.free_stack] & saved_for_backward(context)
+    needed = np.sort(context.born[saved & context.is_traced])
+    is_needed = np.searchsorted(needed, last) - np.searchsorted(needed, first) >= lines["n"].to_numpy() - 1
     begins = following(backward_begins(context), last, never)
     start, end, after = (np.searchsorted(forward, events) for events in (first, last, begins))
     of_pass = (end - start) / (lines["n"].to_numpy() - 1)
-    return pl.Series((begins == never) | (after - end >= of_pass))
+    return pl.Series(((begins == never) | (after - end >= of_pass)) & ~is_needed)

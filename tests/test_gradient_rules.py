@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 from tagged import KIB, context_of
 
-from snapreport.findings import advice_activations, advice_gradients, collected_weights, untrained_gradients
+from snapreport.findings import (
+    advice_activations,
+    advice_gradients,
+    backward_each,
+    collected_weights,
+    untrained_gradients,
+)
 
 WEIGHTS = "w:p64 w:p32 "
 """Of the optimizer, and of a base model."""
@@ -111,7 +117,7 @@ def test_copies_of_a_model(program: str, count: int, tmp_path: Path) -> None:
 def test_half_of_a_batch_makes_all_gradients_twice(tmp_path: Path) -> None:
     """Those of the first half stay, and each of the second is beside them for a moment; of masks a quarter is left."""
     context = context_of("w:p64 f:a256 f:a128 b:g64 b:g32", tmp_path)
-    most, missing = advice_activations._missing_gradients(context)
+    most, missing = backward_each.missing_gradients(context)
     assert (most, missing.tolist()) == (96 * KIB, [size * KIB for size in (96, 96, 96, 96, 32, 0)])
     assert advice_activations._anew(context).tolist() == [size * KIB for size in (0, 0, 0, 0, 64, 32)]
     batch, masks = context.marked(np.array([1, 2])), context.marked(np.array([1]))

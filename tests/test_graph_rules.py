@@ -323,13 +323,31 @@ def test_graphs_that_the_next_backward_pass_does_not_use(program: str, needed: b
 BLOCKS = "d:u16 " + "f1:a64 f2:a64 f3:a64 f4:a64 f5:a64 "
 
 
-@pytest.mark.parametrize(("between", "parts"), [("d:u16", 1), ("l:u0", 4)])
+@pytest.mark.parametrize(
+    ("between", "passes", "parts"), [("d:u16", 4, 1), ("l:u0", 4, 4), ("l:u0", 16, 16), ("l:u0", 17, 1)]
+)
 def test_blocks_between_which_the_program_copies_are_no_parts_of_a_batch(
-    between: str, parts: int, tmp_path: Path
+    between: str, passes: int, parts: int, tmp_path: Path
 ) -> None:
-    """Parts of a batch have a number each, their loss."""
-    passes = (BLOCKS + between + " ") * 4
-    frees = " ".join(f"b-{place}" for place in range(1, 29) if place % 7)
-    context = context_of("w:p64 " + passes + "r:g1 b:g64 " + frees + " f1:a64", tmp_path)
-    assert graphs.waiting_graphs(context).passes == 4
+    """Parts of a batch have a number each, their loss. So do time steps, of which there are more."""
+    made = (BLOCKS + between + " ") * passes
+    frees = " ".join(f"b-{place}" for place in range(1, 7 * passes + 1) if place % 7)
+    context = context_of("w:p64 " + made + "r:g1 b:g64 " + frees + " f1:a64", tmp_path)
+    assert graphs.waiting_graphs(context).passes == passes
     assert graphs.waiting_passes(context) == parts
+
+
+@pytest.mark.parametrize(
+    ("backward", "more", "calls"),
+    [
+        ("r:g1 b:g64 {}", "", 1),
+        ("r:g1 r:g1 r:g1 r:g1 b:g64 {}", "", 4),
+        ("r:g1 r:g1 r:g1 b:g64 {}", "", 0),  # one has none
+        ("r:g1 r:g1 r:g1 r:g1 b:g64 {}", " f1:a64 r:g1 b:g64 b-34 f1:a64", 0),  # a schedule runs another between
+    ],
+)
+def test_each_of_the_graphs_that_wait_has_a_backward_pass(backward: str, more: str, calls: int, tmp_path: Path) -> None:
+    frees = " ".join(f"b-{place}" for place in range(1, 29) if place % 7)
+    made = (BLOCKS + "l:u0 ") * 4
+    waiting = graphs.waiting_graphs(context_of("w:p64 " + made + backward.format(frees) + more + " f1:a64", tmp_path))
+    assert (waiting.calls if waiting.mask.any() else 0) == calls

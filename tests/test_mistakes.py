@@ -602,10 +602,12 @@ def test_recorded_mistakes_come_first(name: str, rule: str) -> None:
         ("discrepancy", "distance-matrix", 25_047_816),  # x·y is there only while distances are computed
         ("generated", "no-grad", 75_990_320),  # a container in another one: the outer one holds the input
         ("neighbourhoods", "checkpointing", 459_344_184),  # a function is the layer
+        ("parts", "backward-each", 47_419_520),  # each has its backward(), after all forward passes
         ("read_again", "full-logits", 71_315_520),  # logits that grow with the text are no cache
         ("retrieved", "score-chunks", 101_847_040),
         ("smoothed", "one-hot", 555_259_944),
         ("summed", "backward-each", 184_617_868),  # the backward pass has freed a graph of six when the peak is reached
+        ("tasks", "backward-each", 35_254_300),  # of MAML: inner steps run backward passes between them
         ("transcripts", "retained-graphs", 148_297_568),  # convolutions without cuDNN unfold in their own line
     ],
 )
@@ -632,6 +634,14 @@ def test_what_a_loop_collects_does_not_halve_with_the_batch() -> None:
     given = advice(snapreport.load(RECORDED / "transcripts.pickle.xz"))["accumulation"]
     measured = 400_656_524  # of PyTorch 2.15, with two batches of half the size
     assert abs(given.evidence["saving"]["peak_bytes"] - measured) <= 0.01 * measured
+
+
+def test_outputs_of_time_steps_that_are_stacked_for_the_loss_grow_with_the_batch() -> None:
+    """The backward pass needs what each step computes: no result of the loop may go to the CPU."""
+    given = advice(snapreport.load(RECORDED / "imagined.pickle.xz"))
+    measured = 115_290_632  # of PyTorch 2.15, with two batches of half the size
+    assert "collected-outputs" not in given
+    assert abs(given["accumulation"].evidence["saving"]["peak_bytes"] - measured) <= 0.01 * measured
 
 
 def test_outputs_of_layers_in_a_list_are_no_graph_that_nothing_uses() -> None:

@@ -6,8 +6,9 @@ import numpy as np
 import polars as pl
 from msgspec import UNSET, UnsetType
 
-from snapreport.findings.advice_context import ONE_LINE, SLOWER, Advice, AdviceContext, AdviceEvidence
+from snapreport.findings.advice_context import SLOWER, Advice, AdviceContext, AdviceEvidence
 from snapreport.findings.autocast_weights import copies_in_inference
+from snapreport.findings.backward_each import missing_gradients, several_graphs
 from snapreport.findings.batch_limits import is_batch_fixed
 from snapreport.findings.chunked_loss import chunked_loss
 from snapreport.findings.collected_outputs import collections
@@ -21,9 +22,7 @@ from snapreport.findings.graphs import (
     born_in,
     dropped_graphs,
     freed_in,
-    has_losses,
     unknown_of_a_step,
-    waiting_graphs,
     waiting_passes,
 )
 from snapreport.findings.layer_count import layer_count
@@ -62,11 +61,6 @@ class LayersEvidence(AdviceEvidence, kw_only=True):
     cost_us: int | UnsetType = UNSET
     step_us: int | UnsetType = UNSET
     device_busy_share: float | UnsetType = UNSET
-
-
-class PassesEvidence(AdviceEvidence, kw_only=True):
-    passes: int
-    gradient_bytes: int
 
 
 class AccumulationEvidence(AdviceEvidence, kw_only=True):
@@ -147,67 +141,6 @@ def _proved(context: AdviceContext, counted: int) -> int:
     return counted if counted in lines["number"] else 0
 
 
-def _several_graphs(context: AdviceContext) -> Advice | None:
-    """Graphs of several forward passes, all alive until one backward pass."""
-    waiting = waiting_graphs(context)
-    mask, passes = waiting.mask, waiting.passes
-    size = context.bytes_at_peak(mask)
-    if passes < 2 or not context.is_much(size * (passes - 1) // passes):
-        return None
-    if not waiting.failed and not has_losses(context, mask & context.at_peak, passes):
-        return None
-    gradients, missing = _missing_gradients(context)
-    # Those that one pass over all graphs has begun to sum are there.
-    cost = np.maximum(missing - bytes_over_time(context.timeline, np.flatnonzero(added_to_gradients(context))), 0)
-    share = share_with_cost(context.timeline, np.flatnonzero(mask), 1 - 1 / passes, cost)
-    stay = sentence("The gradients of the first part, {}, stay allocated through the others.", bytes_part(gradients))
-    state = sentence(
-        "A state that the next pass reads, as in a recurrent network, needs `detach()` between the two, where "
-        "gradients then end."
-    )
-    if waiting.failed:
-        do = "Free the graph of each forward pass before the next"
-        why = [
-            sentence(
-                "{passes} forward passes hold {}, and memory ran out before any backward pass.",
-                context.share(size),
-                passes=passes,
-            ),
-            sentence(
-                "In training call `backward()` for each; in evaluation use `torch.no_grad()`, and keep outputs on the "
-                "CPU."
-            ),
-        ]
-    else:
-        do = sentence("Call `backward()` after each forward pass")
-        why = [
-            sentence(
-                "{passes} forward passes hold {}, until one backward pass frees all of it.",
-                context.share(size),
-                passes=passes,
-            ),
-            sentence(
-                "If no pass uses another's output and the loss is a sum over passes, `backward()` on each part gives "
-                "the same gradients and needs one graph at a time."
-            ),
-            *([state] if passes > MOST_PASSES else []),
-            *([stay] if context.is_much(gradients) else []),
-        ]
-    return Advice(
-        "backward-each",
-        do,
-        why,
-        sentence("`loss.backward()` for each micro-batch"),
-        "https://docs.pytorch.org/docs/stable/notes/amp_examples.html#gradient-accumulation",
-        mask,
-        share,
-        confidence="estimate",
-        evidence=PassesEvidence(passes=passes, gradient_bytes=gradients),
-        effort=ONE_LINE,
-        line="loss.backward()",
-    )
-
-
 def _accumulation(context: AdviceContext) -> Advice | None:
     mask = batch_sized(context)
     infers = context.timeline.activity.kind == INFERENCE
@@ -262,21 +195,12 @@ def _halved(context: AdviceContext, mask: np.ndarray, masks: np.ndarray) -> tupl
     Of ``masks`` a quarter is left, and half at most.
     """
     timeline, rows = context.timeline, np.flatnonzero(mask)
-    most, missing = _missing_gradients(context)
+    most, missing = missing_gradients(context)
     cost = missing + _anew(context)
     quarter = bytes_over_time(timeline, np.flatnonzero(masks)) // 4
     half = timeline.allocated - bytes_over_time(timeline, rows) // 2 + cost
     peaks = int((half - quarter).max()), int(half.max())
     return most, share_with_cost(timeline, rows, 0.5, cost - quarter), peaks
-
-
-def _missing_gradients(context: AdviceContext) -> tuple[int, np.ndarray]:
-    """Bytes of all gradients, and Int64 per place in a curve: those that are not allocated there. Those of the first
-    part of a batch stay while the others run, also those that one pass over all has not made yet.
-    """
-    gradients = bytes_over_time(context.timeline, np.flatnonzero(context.category("gradient")))
-    most = int(gradients.max(initial=0))
-    return most, np.subtract(most, gradients, out=gradients)
 
 
 def _anew(context: AdviceContext) -> np.ndarray:
@@ -341,7 +265,7 @@ def _kept_over_steps(context: AdviceContext) -> np.ndarray:
 
 ACTIVATION_RULES = (
     _checkpointing,
-    _several_graphs,
+    several_graphs,
     _accumulation,
     mixed_precision,
     chunked_loss,

@@ -19,16 +19,21 @@ FEWEST_DROPPED = 3
 """The same in a program that is known to drop graphs: see ``timeline/activity.py``."""
 _ROOT = r"^_make_grads$"
 """Allocates the gradient of a loss, with which a backward pass begins."""
-_PIPELINE = r"(?i)pipelin|/pipe/|p2p_communication|[/_]schedules\.py"
+_PIPELINE = r"(?i)pipelin|gpipe|1f1b|/pipe/|p2p_communication|[/_]schedules\.py"
+_RECEIVES = r"(?i)torch/distributed/|[ _.]recv|receive"
 """Stages of a pipeline hold the graphs of several micro-batches by design."""
 _SHARED = 0.01
 """Of the graphs' bytes: what a buffer takes that the first pass makes is less."""
 MOST_PASSES = 4
 """Of one batch: the networks of a GAN have three."""
+MOST_PARTS = 16
+"""Of a batch: more passes of one step are time steps of a recurrence, as of a world model with a loss for each."""
 _NUMBER = 8
 """Bytes of one, in the widest type."""
 _MIN_SIMILARITY = 0.8
 """The share of the graphs' bytes that come from lines which made some in each graph."""
+_MOST = 0.95
+"""The same where inner steps run their lines several times in each: those of a single task are no graphs that wait."""
 
 
 @remembered
@@ -92,12 +97,13 @@ class WaitingGraphs(Struct, frozen=True):
 
     mask: Bool per allocation, activations of the lines that made some in each of them; none in a stage of a pipeline,
     which holds several micro-batches by design. passes: how many, 1 where there is only one. failed: memory ran out
-    before any backward pass; else one backward pass frees them all.
+    before any backward pass; else one backward pass frees them all, or one for each where ``calls`` is ``passes``.
     """
 
     mask: np.ndarray
     passes: int
     failed: bool = False
+    calls: int = 1
 
 
 @memoize
@@ -117,10 +123,10 @@ def waiting_graphs(context: AdviceContext) -> WaitingGraphs:
     # No backward pass began between their births, only after the last of them.
     begun = backward_passes(context)
     before = int(born_in(context)[rows].max())
-    rows = rows[born_in(context)[rows] == before]
+    rows, with_inner = rows[born_in(context)[rows] == before], rows[:0]
     ooms = [event for event in context.timeline.oom_events if event >= context.event and begun[event] == before]
     if ooms:
-        rows, losses = rows[context.freed[rows] > ooms[0]], 0
+        rows, losses, is_each = rows[context.freed[rows] > ooms[0]], 0, False
         if context.occurs(context.frames(_PIPELINE)):
             return nothing
     else:
@@ -130,7 +136,11 @@ def waiting_graphs(context: AdviceContext) -> WaitingGraphs:
         rows = rows[(freed_in(context)[rows] == last) & context.is_freed[rows]]
         if not _freed_by_backward(context, rows):
             return nothing
-        losses = int((is_alloc & context.functions(_ROOT)[stack] & (begun == last)).sum())
+        if len(with_inner := _around_inner_steps(context, mine, last)):
+            rows = with_inner
+        roots = np.bincount(begun[is_alloc & context.functions(_ROOT)[stack]])
+        losses = int(roots[last:][:1].sum())
+        is_each = losses > 1 and bool((roots[roots > 0] == losses).all())
     outside = np.cumsum(is_alloc & ~context.without_python[stack] & ~context.phases.runs(FORWARD)[stack])
     table = context.table(rows, stretch=outside[context.born[rows]])
     lines = table.group_by("stack").agg(pl.col("size").sum(), passes=pl.col("stretch").n_unique().cast(pl.Int64))
@@ -140,6 +150,9 @@ def waiting_graphs(context: AdviceContext) -> WaitingGraphs:
     passes = int(by_passes["passes"][0])
     # A pass that was cut off has not reached every line.
     alike = (pl.col("passes") - passes).abs() <= (1 if ooms else 0)
+    if len(with_inner):
+        passes = _tasks(by_passes)
+        alike = pl.col("passes") % passes == 0
     if passes < 2:
         return nothing
     # What a module made once, before all of them, is a graph that they share: one backward pass alone can free it.
@@ -148,19 +161,49 @@ def waiting_graphs(context: AdviceContext) -> WaitingGraphs:
     shared = int(table.filter(pl.col("stretch") < begins)["size"].sum())
     if not ooms and shared >= _SHARED * int(lines["size"].sum()):
         return nothing
-    # One loss begins it: a stage of a pipeline has one for each micro-batch, or gets their gradients.
-    if not ooms and losses != 1:
+    # One loss begins it: a stage of a pipeline has one for each micro-batch, or gets their gradients. A schedule also
+    # runs a backward pass between two forward passes.
+    is_each &= losses == passes and not context.occurs(context.frames(f"{_PIPELINE}|{_RECEIVES}"))
+    if not ooms and losses != 1 and not is_each:
         return WaitingGraphs(context.marked(), passes) if passes > MOST_PASSES else nothing
     # The same lines in every step: one step alone would leave the peak of the next.
     mask = context.category("activation") & is_among(context.stack, repeated)
-    return WaitingGraphs(mask | _read_by(context, rows, passes), passes, bool(ooms))
+    if len(with_inner):
+        mask |= context.traced("activation") & context.without_python[context.stack]
+    return WaitingGraphs(mask | _read_by(context, rows, passes), passes, bool(ooms), max(losses, 1))
+
+
+def _around_inner_steps(context: AdviceContext, mine: np.ndarray, last: int) -> np.ndarray:
+    """Int64 rows of graphs (``mine``, Bool per allocation) that wait for one backward pass, the ``last``, although
+    others run between them; none where none do. Those are of inner steps, as in MAML: they free graphs of their own,
+    or make graphs of gradients, which the last frees. With ``retain_graph=True`` they do neither.
+    """
+    run, ends = born_in(context), freed_in(context)
+    rows = np.flatnonzero(mine & context.is_freed & (ends == last))
+    first = run[rows].min(initial=last)
+    between = context.traced("activation") & context.is_freed & (run >= first)
+    frees = between & context.forward[context.stack] & (ends == run + 1) & (ends < last)
+    makes = between & context.without_python[context.stack] & (run > first) & (run < last) & (ends == last)
+    return rows if first < last - 1 and (frees | makes).any() else rows[:0]
+
+
+def _tasks(by_passes: pl.DataFrame) -> int:
+    """The largest of ``passes`` that most of ``size`` are a multiple of: lines of inner steps run several times in a
+    task.
+    """
+    numbers, size = (by_passes[name].to_numpy() for name in ("passes", "size"))
+    agree = [int(size[numbers % number == 0].sum()) >= _MOST * size.sum() for number in numbers.tolist()]
+    return int(max(numbers[agree], default=1))
 
 
 def waiting_passes(context: AdviceContext) -> int:
     """How many parts of a batch wait for one backward pass. Passes without a loss of their own are one part: steps of a
-    solver are layers, and so are blocks of a video model, between which its own lines copy what they transpose.
+    solver are layers, and so are blocks of a video model, between which its own lines copy what they transpose. So are
+    time steps.
     """
     waiting = waiting_graphs(context)
+    if waiting.passes > MOST_PARTS:
+        return 1
     is_graph = waiting.mask.any() and not waiting.failed
     if is_graph and not has_losses(context, waiting.mask & context.at_peak, waiting.passes):
         return 1
@@ -181,14 +224,14 @@ def has_losses(context: AdviceContext, graphs: np.ndarray, passes: int) -> bool:
 
 def _read_by(context: AdviceContext, graphs: np.ndarray, passes: int) -> np.ndarray:
     """Bool per allocation: batches that the first layers of ``graphs`` (Int64 rows, of one peak) save: of lines that
-    made one for each of the ``passes``, alive until the same backward pass frees them.
+    made one for each of the ``passes``, alive until the same backward pass frees them; a name may hold the last.
     """
     made = context.traced("activation", "input", "unknown") & context.has_python
     made &= ~context.phases.runs(FORWARD)[context.stack]
     ended = context.freed[graphs]
     mine = context.at_peak & (context.freed >= ended.min()) & (context.freed <= ended.max())
     every = context.table(np.flatnonzero(made), mine=mine[made])
-    lines = every.filter("mine").group_by("stack", "size").len().filter(pl.col("len") == passes)
+    lines = every.filter("mine").group_by("stack", "size").len().filter(pl.col("len").is_between(passes - 1, passes))
     return context.marked(every.join(lines, on=["stack", "size"], how="semi")["row"].to_numpy())
 
 

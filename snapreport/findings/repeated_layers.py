@@ -79,22 +79,27 @@ def repeated_layers(context: AdviceContext, activation: np.ndarray, passes: int)
 
 @remembered
 def _lines(context: AdviceContext) -> np.ndarray:
-    """Int64 stack per allocation, one for a line, and for all lines that differ in the numbers of modules alone, which
-    a profiler's trace has among its frames: ``nn.Module: Block_3``.
+    """Int64 stack per allocation, one for a line. It is one, too, for all lines of a forward pass that differ in the
+    numbers of modules alone, which a profiler's trace has among its frames (``nn.Module: Block_3``), or in the line
+    that calls the model: SAM and a consistency loss call it twice in a step.
     """
-    lines = context.lines
+    lines = context.lines.copy()
     recording = context.recording
     is_module = recording.frames["name"].str.starts_with("nn.Module: ").to_numpy()
-    if not is_module.any():
-        return lines
-    first: dict[bytes, int] = {}
-    numbers, place = np.unique(lines, return_inverse=True)
-    frames = (np.asarray(recording.stack(stack)) for stack in numbers.tolist())
-    alike = [
-        first.setdefault(one[~is_module[one]].tobytes(), stack)
-        for one, stack in zip(frames, numbers.tolist(), strict=True)
-    ]
-    return np.array(alike, np.int64)[place]
+    made = np.flatnonzero(context.is_traced & (context.category("activation") | context.forward[context.stack]))
+    numbers, place = np.unique(lines[made], return_inverse=True)
+    first: dict[tuple[bytes, bytes], int] = {}
+    alike = list[int]()
+    for stack in numbers.tolist():
+        frames = np.asarray(recording.stack(stack), np.int64)
+        frames = frames[~is_module[frames]]
+        called = np.flatnonzero(context.frames_called[frames])[-1:].sum()
+        # PyTorch's own layers are the same in all models.
+        called = called if context.own_frames[frames[:called]].any() else len(frames)
+        key = frames[:called].tobytes(), context.function_of_frame[frames[called:]].tobytes()
+        alike.append(first.setdefault(key, stack))
+    lines[made] = np.array(alike, np.int64)[place]
+    return lines
 
 
 def _saved(context: AdviceContext) -> np.ndarray:

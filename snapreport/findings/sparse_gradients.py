@@ -21,8 +21,8 @@ def sparse_gradients(context: AdviceContext) -> Advice | None:
     """Gradients that C++ frames show to be of a table. That of a weight shared with a last layer is the layer's, to
     which the table's is added.
     """
-    gradients, looked_up = context.category("gradient"), context.frames(r"functional\.py embedding$")
-    by_table = context.frames(r"embedding_dense_backward")[context.stack]
+    gradients, looked_up = context.category("gradient"), context.frames(r"functional\.py embedding(_bag)?$")
+    by_table = context.frames(r"embedding(_bag)?_dense_backward")[context.stack]
     tables = gradients & by_table
     rows, size = (int(context.size[mask].sum()) for mask in (looked_up[context.stack], tables))
     if rows > _MOST_LOOKED_UP * size:
@@ -30,10 +30,13 @@ def sparse_gradients(context: AdviceContext) -> Advice | None:
     others = context.bytes_at_peak(gradients & ~tables)
     if context.bytes_at_peak(tables) < others:  # a text model, whose other weights are most of it
         return None
-    if context.occurs(context.frames(_TAKES_DENSE)) or not context.occurs(context.frames(_TAKES_SPARSE)):
+    steps = context.phases.runs(OPTIMIZER_STEP)
+    # SGD without momentum allocates nothing.
+    is_plain = not (context.occurs(steps) or context.category("optimizer state").any())
+    if context.occurs(context.frames(_TAKES_DENSE)) or not (is_plain or context.occurs(context.frames(_TAKES_SPARSE))):
         return None
     # A table that is read twice has two; those of the optimizer's step are as large, too.
-    passing = by_table | context.phases.runs(OPTIMIZER_STEP)[context.stack]
+    passing = by_table | steps[context.stack]
     mask = tables | (passing & context.category("temporary") & context.as_large(np.unique(context.size[tables])))
     if not (at_peak := context.much_at_peak(mask)):
         return None

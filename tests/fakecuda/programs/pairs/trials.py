@@ -29,6 +29,20 @@ def skipgram() -> None:
         optimizer.step()
 
 
+@program(sparse="sparse-gradients")
+def bags() -> None:
+    """Clicks: sums of a table's rows, trained with plain SGD, which allocates nothing."""
+    table = nn.EmbeddingBag(500_000, 64, mode="sum", sparse=REMEDY == "sparse").to(DEVICE)
+    top = nn.Sequential(nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 1)).to(DEVICE)
+    optimizer = torch.optim.SGD([*table.parameters(), *top.parameters()], lr=0.1)
+    for _ in range(4):
+        words, starts = integers(2048 * 20), torch.arange(0, 2048 * 20, 20, device=DEVICE)
+        loss = functional.binary_cross_entropy_with_logits(top(table(words, starts))[:, 0], floats(2048))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+
 @program()
 def tied() -> None:
     """The word in the middle from those around it: the last layer's weight is the table, whose gradient is dense."""

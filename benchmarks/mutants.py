@@ -84,7 +84,9 @@ def mutants(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 
 def _annotations(node: ast.AST) -> Iterator[ast.AST]:
-    """What only a type checker reads."""
+    """What only a type checker reads, and whether a class is ``frozen``: no value of a program shows that."""
+    if isinstance(node, ast.ClassDef):
+        yield from (part for keyword in node.keywords for part in ast.walk(keyword))
     for name in ("annotation", "returns"):
         part = getattr(node, name, None)
         if isinstance(part, ast.AST):

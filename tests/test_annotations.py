@@ -211,13 +211,14 @@ def test_names_of_our_recorder_are_no_spans(tmp_path: Path) -> None:
         event("annotate", T0 + 2, 0x1000, user_metadata="frozen"),
         event("alloc", T0 + 3, 0x2000),
         event("annotate", T0 + 4, 0x9000, user_metadata="layer.weight"),
+        event("annotate", T0 + 4, 0x2000),
     ]
     tensors = [[0, 0x1000, "parameter", "layer.weight", [4], "torch.float32"]]
     recorder = {"schema": "snapreport-recording/1", "marks": [{"time_us": T0 + 5, "tensors": tensors}]}
     given = {"segments": [], "device_traces": [trace]}
     for facts, names, spans in (
-        ({"snapreport": recorder}, "layer.weight; frozen", ["frozen"]),
-        ({}, "layer.weight; frozen", ["layer.weight", "frozen"]),
+        ({"snapreport": recorder}, "layer.weight; frozen", ["frozen", "annotated"]),
+        ({}, "layer.weight; frozen", ["layer.weight", "frozen", "annotated"]),
     ):
         snapshot = loaded(tmp_path, {**facts, **given})
         assert snapshot.allocations(0)["user_metadata"].to_list() == [names, None]

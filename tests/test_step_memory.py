@@ -210,3 +210,34 @@ def test_private_pools_are_those_of_the_segments(name: str) -> None:
     text = " ".join(CliRunner().invoke(main, ["stats", str(path)], catch_exceptions=False).output.split())
     assert ("At the end private pools" in text) == bool(pools)
     assert all(f"of {bytes_text(reserved)} in {pool}" in text for pool, (_, reserved, _) in pools.items())
+
+
+def test_private_pools_are_sorted_by_bytes_then_name(tmp_path: Path) -> None:
+    segments = []
+    pools = [((0, 7), 2 * MIB), ((0, 1), 2 * MIB), ((0, 9), 4 * MIB)]
+    for i, (pool, size) in enumerate(pools):
+        address = 0x7F00_0000_0000 + (i << 30)
+        block = {"address": address, "size": size, "requested_size": size, "state": "inactive", "frames": []}
+        totals = {"total_size": size, "allocated_size": 0, "active_size": 0, "requested_size": 0}
+        segments.append(
+            {"device": 0, "address": address, **totals, "stream": 0, "segment_type": "small",
+             "segment_pool_id": pool, "is_expandable": False, "frames": [], "blocks": [block]}
+        )  # fmt: skip
+    path = tmp_path / "pools.pickle"
+    path.write_bytes(pickle.dumps({"segments": segments, "device_traces": [[]]}))
+    shown = snapreport.load(path).stats()["devices"][0]["private_pools"]
+    assert [pool["pool"] for pool in shown] == ["(0, 9)", "(0, 1)", "(0, 7)"]
+
+
+def test_a_step_that_ends_without_a_time_has_no_duration(tmp_path: Path) -> None:
+    raw = pickle.loads(corpus.path_of("training").read_bytes())
+    trace = raw["device_traces"][0]
+    for entry in trace[len(trace) // 2 :]:
+        del entry["time_us"]
+    path = tmp_path / "half.pickle"
+    path.write_bytes(pickle.dumps(raw))
+    snapshot = snapreport.load(path)
+    known = snapshot.events(0)["time_us"].is_not_null()
+    steps = snapshot.stats()["devices"][0]["steps"]
+    assert [(known[step["first_event"]], known[step["last_event"]]) for step in steps] == [(True, True), (True, False)]
+    assert [step["duration_us"] is None for step in steps] == [False, True]

@@ -138,9 +138,11 @@ def waiting_graphs(context: AdviceContext) -> WaitingGraphs:
             return nothing
         if len(with_inner := _around_inner_steps(context, mine, last)):
             rows = with_inner
-        roots = np.bincount(begun[is_alloc & context.functions(_ROOT)[stack]])
+        root = is_alloc & context.functions(_ROOT)[stack]
+        roots = np.bincount(begun[root])
         losses = int(roots[last:][:1].sum())
-        is_each = losses > 1 and bool((roots[roots > 0] == losses).all())
+        # A schedule calls backward() for the rest in another line than between two forward passes.
+        is_each = losses > 1 and bool((roots[roots > 0] == losses).all()) and len(np.unique(stack[root])) == 1
     outside = np.cumsum(is_alloc & ~context.without_python[stack] & ~context.phases.runs(FORWARD)[stack])
     table = context.table(rows, stretch=outside[context.born[rows]])
     lines = table.group_by("stack").agg(pl.col("size").sum(), passes=pl.col("stretch").n_unique().cast(pl.Int64))

@@ -224,7 +224,7 @@ def _memory(
         .with_columns(run=pl.col("apart").cum_sum())
         .group_by("run", maintain_order=True)
         .agg(pl.col("name").first(), first=pl.col("event").first(), after=pl.col("after").max())
-        .sort("first", "after", descending=[False, True], maintain_order=True)
+        .sort("first")
     )
     first, after = merged["first"].to_numpy(), merged["after"].to_numpy()
     last = after - 1

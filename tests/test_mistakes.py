@@ -270,8 +270,6 @@ def test_parameters_of_augmentations_need_no_graph(torch: fake_torch.FakeTorch, 
     given = advice(recorded(torch, folder, "augmented", ""))["untrained-gradients"]
     said = " ".join(given.detail)
     assert "are activations of a graph that only gradients of weights outside of the optimizer need" in said
-        given.detail
-    )
     assert "untrained-gradients" not in advice(recorded(torch, folder, "augmented", "freeze"))
 
 

@@ -23,7 +23,10 @@ from snapreport.findings.diff_document import diff_document
 from snapreport.findings.model import Finding
 from snapreport.forecast.answer import Question, fit_document
 from snapreport.jobs.build import job_of
+from snapreport.jobs.document import job_document
 from snapreport.jobs.job_json import job_json
+from snapreport.jobs.reduce import Job
+from snapreport.packing.columns import encode_column
 from snapreport.report.payload import build_sections
 from snapreport.report.summary import summarise
 from snapreport.snapshot import Snapshot
@@ -72,8 +75,7 @@ def comparisons() -> dict[str, Callable[[], dict[str, Any]]]:
         for memory in (32 << 20, 256 << 20):
             found[f"fit {name} {memory}"] = partial(_fit, [name], Question(memory=memory))
         found[f"fit {name} at"] = partial(_fit, [name], Question(at=(6,)))
-    found["job"] = lambda: plain(job_json(job_of([corpus.loaded(path) for path in sorted(SAMPLES.glob("job/*.xz"))])))
-    return found
+    return found | {"job": lambda: plain(job_json(_job())), "job page": _job_page}
 
 
 def accepted() -> dict[str, str]:
@@ -94,6 +96,17 @@ def _recording(name: str) -> Snapshot:
 def _diff(before: str, after: str) -> dict[str, Any]:
     document: dict[str, Any] = plain(diff_document(diff(_recording(before), _recording(after))))
     return document
+
+
+def _job() -> Job:
+    return job_of([corpus.loaded(path) for path in sorted(SAMPLES.glob("job/*.xz"))])
+
+
+def _job_page() -> dict[str, Any]:
+    content = job_document(_job())
+    columns = content.columns.items()
+    sections = {name: b"".join(part.data for each in of for part in encode_column(each)) for name, of in columns}
+    return {"manifest": plain(content.manifest), **sections}
 
 
 def _fit(names: list[str], question: Question) -> dict[str, Any]:

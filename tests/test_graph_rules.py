@@ -97,6 +97,8 @@ def test_graphs_that_no_backward_pass_uses(program: str, found: str, tmp_path: P
         ("d:i64 " + UNUSED + "l:i64 " + frees(0, 6) + "f3:a64 b:t8 b-8 o:t8", []),
         ("d:a64 " + UNUSED + "d:i64 " + frees(0, 6) + "f3:a64 b:t8 b-8 o:t8", []),
         ("d:i64 " + UNUSED + "d:i64 " + frees(1, 6) + "f3:a64 d-0 b:t8 b-8 o:t8", []),
+        # From before another backward pass.
+        ("d:i64 f3:a64 b:t8 b-1 o:t8 " + UNUSED + "d:i64 d-0 " + frees(4, 9) + "f3:a64 b:t8 b-10 o:t8", []),
     ],
 )
 def test_batches_of_graphs_that_no_backward_pass_uses(

@@ -123,6 +123,23 @@ def test_weights_that_passes_compute(program: str, sizes: list[int], tmp_path: P
     assert (found // KIB).tolist() == sizes
 
 
+@pytest.mark.parametrize(
+    ("loads", "found"),
+    [
+        ("f1:a64 f1:a96", "xx"),
+        ("f1:a64 f1:a64", ".."),  # of one size, as what it computes
+        ("f1:a64 f1:a96 f1:a128", "..."),  # one of them is no parameter's
+        ("f1:a64 f1:a96 f1:a8", "xx."),  # small ones may be anything
+        ("f1:a64 f2:a96", ".."),
+        ("f1:a64 f1:a96 f:a8 b:g64 b-14", "...."),  # a program that trains
+    ],
+)
+def test_weights_that_each_pass_loads(loads: str, found: str, tmp_path: Path) -> None:
+    passes = " ".join(f"f:a8 f-{number}" for number in range(2, 12))
+    context = context_of(f"w:p64 w:p96 {passes} {loads}", tmp_path)
+    assert marks(computed_weights.loaded_weights(context))[12:] == found
+
+
 ROUTED = "f1:t2048 f1:a1024 f-{} f1:a3072 f1:a512 "
 
 

@@ -12,7 +12,7 @@ from snapreport.findings.backward_each import missing_gradients, several_graphs
 from snapreport.findings.batch_limits import is_batch_fixed
 from snapreport.findings.chunked_loss import chunked_loss
 from snapreport.findings.collected_outputs import collections
-from snapreport.findings.computed_weights import computed_weights
+from snapreport.findings.computed_weights import computed_weights, loaded_weights
 from snapreport.findings.cut_off_pass import repeats_of_parameters
 from snapreport.findings.evaluation_batch import evaluation_batch, inference_batch, is_evaluation, keeps_graphs
 from snapreport.findings.graphs import (
@@ -234,7 +234,7 @@ def batch_sized(context: AdviceContext) -> np.ndarray:
     grows &= ~(_kept_over_steps(context) | context.outlives_loop | resident_data(context))
     grows &= ~(collections(context) | lasting)
     grows &= ~scores_of_pairs(context)  # of an evaluation
-    grows &= ~np.isin(context.size, computed_weights(context))
+    grows &= ~(np.isin(context.size, computed_weights(context)) | loaded_weights(context))
     joined = context.bytes_at_peak(weights)
     # A single weight is as large as all: an image that is optimized, and what is computed of it.
     grows &= (context.size != joined) | (joined == context.size[weights].max(initial=0))

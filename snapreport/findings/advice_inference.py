@@ -8,7 +8,7 @@ import polars as pl
 from snapreport.findings.advice_births import growing_lines
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, AdviceEvidence, remembered
 from snapreport.findings.autocast_weights import copies_in_inference
-from snapreport.findings.collected_outputs import extended_results
+from snapreport.findings.collected_outputs import computed_from_all, extended_results
 from snapreport.findings.graphs import dropped_graphs
 from snapreport.findings.repeated_layers import MAX_OUTPUT_RATIO
 from snapreport.findings.replaced_together import replaced_together
@@ -58,6 +58,11 @@ def _no_grad(context: AdviceContext) -> Advice | None:
     later = np.append(read, np.full(in_use, len(context.timeline.events)))
     ends = later[np.searchsorted(read, born, "right") + in_use - 1]
     inputs = inputs_of_unused_graphs(context)
+    # What a rollout joins after its loop stays in a list, whether a graph saves it or not.
+    lines = context.stack[inputs["row"].to_numpy()]
+    batches_of = {line: context.is_traced & (context.stack == line) for line in np.unique(lines).tolist()}
+    stay = [line for line, batches in batches_of.items() if len(computed_from_all(context, batches))]
+    inputs = inputs.filter(~is_among(lines, stay))
     saved = inputs["row"].to_numpy()
     mask[saved] = True
     every = np.append(rows, saved), np.append(ends, inputs["next"].to_numpy() + 1)

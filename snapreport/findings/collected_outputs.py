@@ -98,10 +98,10 @@ def collections(context: AdviceContext) -> np.ndarray:
 @remembered
 def _joined_leaks(context: AdviceContext) -> np.ndarray:
     """Int64 rows of what is computed from all that a line leaks."""
-    return _joined(context, context.leaked)
+    return computed_from_all(context, context.leaked)
 
 
-def _joined(context: AdviceContext, results: np.ndarray) -> np.ndarray:
+def computed_from_all(context: AdviceContext, results: np.ndarray) -> np.ndarray:
     """Int64 rows of what is computed from all of a line's ``results`` (Bool per allocation), in no forward pass."""
     others = context.is_traced & context.has_python & ~context.forward[context.stack] & ~results
     return joined_results(context.timeline, results, others)
@@ -113,7 +113,7 @@ def _collections(context: AdviceContext) -> tuple[np.ndarray, np.ndarray]:
     rows = _collected(context)
     if not len(rows):
         rows = _over_steps(context)
-        return rows, _joined(context, context.marked(rows))
+        return rows, computed_from_all(context, context.marked(rows))
     # What they are joined into is as large as they all are; a line may compute something of each of them, too.
     sizes, counts = np.unique(context.size[rows], return_counts=True)
     last = int(context.born[rows].max(initial=0))
@@ -124,7 +124,7 @@ def _collections(context: AdviceContext) -> tuple[np.ndarray, np.ndarray]:
         np.flatnonzero((context.born > last) & np.isin(context.size, sizes * counts)),
         while_all[np.isin(n[line], counts)],
     )
-    return rows, np.union1d(joined, _joined(context, context.marked(rows)))
+    return rows, np.union1d(joined, computed_from_all(context, context.marked(rows)))
 
 
 @remembered

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 
 from snapreport.findings.advice_births import LINEAR, births
 from snapreport.findings.advice_context import AdviceContext, remembered
@@ -13,6 +14,21 @@ _WIDER = (1, 2, 4)
 """How many times larger: of the same type, of 16 bits from 8, or of 32 from 16 and from 8."""
 _FEWEST = 4
 """Fewest parameters of one size of which weights are computed: activations may be as large as one or two."""
+
+_FEWEST_SIZES = 2
+"""Of a line that loads weights; one that computes activations makes one, or as many as there are lengths."""
+
+
+@remembered
+def loaded_weights(context: AdviceContext) -> np.ndarray:
+    """Bool per allocation: weights that each pass of a program that infers copies to the device, as those of experts or
+    of layers that do not fit. One line makes them of several sizes, all of them sizes of parameters.
+    """
+    large = context.is_traced & context.has_python & (context.size >= _MIN_BYTES)
+    table = context.table(np.flatnonzero(large & context.infers), line=context.lines[large & context.infers])
+    table = table.with_columns(alike=pl.col("size").is_in(np.unique(context.size[context.category("parameter")])))
+    several = pl.col("alike").all() & (pl.col("size").n_unique() >= _FEWEST_SIZES)
+    return context.marked(table.filter(several.over("line"))["row"].to_numpy())
 
 
 @remembered

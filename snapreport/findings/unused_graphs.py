@@ -95,7 +95,9 @@ def inputs_of_unused_graphs(context: AdviceContext) -> pl.DataFrame:
     their line has made another since. Columns "row" and "next", the event of that one: without a graph it frees them.
     """
     last, births = len(context.timeline.events), births_until(context)
-    run = np.where(context.freed < last, births[np.minimum(context.freed, last - 1)], -1)
+    run = np.where(context.freed < last, births[np.minimum(context.freed, last - 1)].astype(np.int64), -1)
+    # One from before another backward pass is replaced at the same time by chance, as the data of the last rollout.
+    run = run * (int(backward_passes(context)[-1]) + 1) + born_in(context)
     together = np.unique(run[dropped_graphs(context) | unused_graphs(context)])
     read = context.traced("input", "unknown") & context.has_python
     rows = np.flatnonzero(read & (context.phases.innermost != FORWARD)[context.stack])

@@ -15,20 +15,22 @@ _WIDER = (1, 2, 4)
 _FEWEST = 4
 """Fewest parameters of one size of which weights are computed: activations may be as large as one or two."""
 
-_FEWEST_SIZES = 2
-"""Of a line that loads weights; one that computes activations makes one, or as many as there are lengths."""
+_MOST_ALIKE = 8
+"""Weights of one size that a line loads one after another; activations are as large until the batch changes."""
 
 
 @remembered
 def loaded_weights(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: weights that each pass of a program that infers copies to the device, as those of experts or
-    of layers that do not fit. One line makes them of several sizes, all of them sizes of parameters.
+    of layers that do not fit. One line of the program makes them in turn, of several sizes, all of them parameters'.
     """
-    large = context.is_traced & context.has_python & (context.size >= _MIN_BYTES)
-    table = context.table(np.flatnonzero(large & context.infers), line=context.lines[large & context.infers])
+    lines = context.by_program | context.frames(r"torch/nn/modules/module\.py _apply$")
+    large = context.is_traced & (context.size >= _MIN_BYTES) & lines[context.stack] & context.infers
+    table = context.table(np.flatnonzero(large), line=context.lines[large]).sort("born")
     table = table.with_columns(alike=pl.col("size").is_in(np.unique(context.size[context.category("parameter")])))
-    several = pl.col("alike").all() & (pl.col("size").n_unique() >= _FEWEST_SIZES)
-    return context.marked(table.filter(several.over("line"))["row"].to_numpy())
+    changes = (pl.col("size") != pl.col("size").shift()).sum()
+    in_turn = pl.col("alike").all() & (changes >= 1) & (_MOST_ALIKE * changes >= pl.len())
+    return context.marked(table.filter(in_turn.over("line"))["row"].to_numpy())
 
 
 @remembered

@@ -19,6 +19,7 @@ from snapreport.findings.graphs import (
     MOST_PASSES,
     added_to_gradients,
     after_backward,
+    backward_passes,
     born_in,
     dropped_graphs,
     freed_in,
@@ -43,6 +44,8 @@ from snapreport.timeline.phases import OPTIMIZER_STEP
 _PASSES_OF_A_STEP = 2
 """Backward passes in a step of a generator and a discriminator: a loss that the next step replaces stays no longer."""
 
+_IN_EACH_STEP = 0.75
+"""Of the backward passes: graphs that are dropped between so many are of each step; those of a validation are not."""
 _SAMPLES, _AT_ONCE = 6, 2
 """Of a loop over samples, as one that assigns anchors to each of eight images and needs 112 MiB for one: without it,
 183 → 97 MiB was promised, and 157 taken."""
@@ -224,7 +227,7 @@ def batch_sized(context: AdviceContext) -> np.ndarray:
     are views, all results of a loop, weights that a pass computes, and what is as large as all parameters together,
     which it joins.
     """
-    grows = context.traced("activation", "input", "temporary") & ~dropped_graphs(context)
+    grows = context.traced("activation", "input", "temporary") & ~_dropped_for_good(context)
     weights = context.category("parameter")
     # As large as weights, before the next forward pass: of an optimizer step by hand, also one without gradients.
     of_weights = (after_backward(context) | context.infers) & np.isin(context.size, context.size[weights])
@@ -240,6 +243,15 @@ def batch_sized(context: AdviceContext) -> np.ndarray:
     grows &= (context.size != joined) | (joined == context.size[weights].max(initial=0))
     of_batch = grows & ~(context.phases.innermost == OPTIMIZER_STEP)[context.stack]
     return np.asarray(of_batch & ~added_to_gradients(context))
+
+
+def _dropped_for_good(context: AdviceContext) -> np.ndarray:
+    """Bool per allocation: of graphs that are dropped, but for those of each step that the next one replaces, as of a
+    momentum encoder without ``no_grad``: half of the batch makes half of them.
+    """
+    dropped, run = dropped_graphs(context), born_in(context)
+    in_each_step = len(np.unique(run[dropped])) >= _IN_EACH_STEP * backward_passes(context)[-1]
+    return np.asarray(dropped & ((freed_in(context) - run > 1) | (not in_each_step)))
 
 
 def _of_one_sample(context: AdviceContext) -> np.ndarray:

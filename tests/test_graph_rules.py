@@ -11,7 +11,14 @@ import polars as pl
 import pytest
 from tagged import context_of, marks
 
-from snapreport.findings import advice_inference, collected_outputs, graphs, retained_graphs, unused_graphs
+from snapreport.findings import (
+    advice_activations,
+    advice_inference,
+    collected_outputs,
+    graphs,
+    retained_graphs,
+    unused_graphs,
+)
 
 
 def frees(first: int, last: int, by: str = "d") -> str:
@@ -129,6 +136,26 @@ FIVE = "f1:a64 f2:a64 f3:a64 f4:a64 f5:a64 "
 )
 def test_graphs_that_are_dropped(program: str, found: str, tmp_path: Path) -> None:
     assert marks(graphs.dropped_graphs(context_of(program, tmp_path))) == found
+
+
+@pytest.mark.parametrize(
+    ("steps", "count"),
+    [
+        ([1, 1, 1, 1], 0),
+        ([1, 1, 1, 0], 0),
+        ([1, 1, 0, 0], 32),  # a validation
+    ],
+)
+def test_graphs_that_half_of_a_batch_does_not_halve(steps: list[int], count: int, tmp_path: Path) -> None:
+    words, made = list[str](), 0
+    for is_dropped in steps:
+        if is_dropped:
+            words.append(FIVE * 3 + "f1:a64 f2:a64 " + frees(made, made + 16))
+            made += 17
+        words.append("f6:a64 b:t8")
+        made += 2
+    context = context_of(" ".join(words), tmp_path)
+    assert int(advice_activations._dropped_for_good(context).sum()) == count
 
 
 def loop(times: int, body: str, each: int) -> str:

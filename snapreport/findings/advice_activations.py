@@ -249,9 +249,9 @@ def _dropped_for_good(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: of graphs that are dropped, but for those of each step that the next one replaces, as of a
     momentum encoder without ``no_grad``: half of the batch makes half of them.
     """
-    dropped, run = dropped_graphs(context), born_in(context)
-    in_each_step = len(np.unique(run[dropped])) >= _IN_EACH_STEP * backward_passes(context)[-1]
-    return np.asarray(dropped & ((freed_in(context) - run > 1) | (not in_each_step)))
+    dropped = dropped_graphs(context)
+    times = len(np.unique(born_in(context)[dropped]))
+    return context.marked() if times >= _IN_EACH_STEP * backward_passes(context)[-1] else dropped
 
 
 def _of_one_sample(context: AdviceContext) -> np.ndarray:

@@ -372,6 +372,7 @@ def test_blocks_between_which_the_program_copies_are_no_parts_of_a_batch(
         ("r:g1 b:g64 {}", "", 1),
         ("r:g1 r:g1 r:g1 r:g1 b:g64 {}", "", 4),
         ("r:g1 r:g1 r:g1 b:g64 {}", "", 0),  # one has none
+        ("r:g1 r2:g1 r2:g1 r2:g1 b:g64 {}", "", 0),  # a schedule has another line for the rest
         ("r:g1 r:g1 r:g1 r:g1 b:g64 {}", " f1:a64 r:g1 b:g64 b-34 f1:a64", 0),  # a schedule runs another between
     ],
 )

@@ -20,8 +20,9 @@ FEWEST_DROPPED = 3
 _ROOT = r"^_make_grads$"
 """Allocates the gradient of a loss, with which a backward pass begins."""
 _PIPELINE = r"(?i)pipelin|gpipe|1f1b|/pipe/|p2p_communication|[/_]schedules\.py"
-_RECEIVES = r"(?i)torch/distributed/|[ _.]recv|receive"
 """Stages of a pipeline hold the graphs of several micro-batches by design."""
+_RECEIVES = r"(?i)torch/distributed/|[ _.]recv|receive"
+"""The same where no file or function of the schedule is called so: gradients come from another rank."""
 _SHARED = 0.01
 """Of the graphs' bytes: what a buffer takes that the first pass makes is less."""
 MOST_PASSES = 4

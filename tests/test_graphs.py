@@ -70,7 +70,8 @@ def test_four_graphs_that_wait_for_one_backward_pass(tmp_path: Path) -> None:
     advice = advised(script.raw(), tmp_path)
     found = advice["backward-each"]
     assert found.title.startswith("Call backward() after each forward pass: peak ") and found.confidence == "estimate"
-    assert found.evidence["passes"] == 4 and found.evidence["saving"]["saves_bytes"] == 3 * PASS
+    assert found.evidence["passes"] == 4
+    assert found.evidence["saving"]["saves_bytes"] == pytest.approx(3 * PASS, rel=0.01)
     # No number: neither parameters nor calls of other lines prove it.
     assert advice["checkpointing"].detail[0].startswith("Activations of repeated layers hold ")
 

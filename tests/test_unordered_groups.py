@@ -31,4 +31,4 @@ def other_order(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("other_order")
 @pytest.mark.parametrize("path", answers.paths()[::8], ids=lambda path: path.name.partition(".")[0])
 def test_the_same_is_said(path: Path) -> None:
-    assert answers.answer(path) == answers.accepted(path)
+    assert answers.answer(path)[0] == answers.accepted(path)

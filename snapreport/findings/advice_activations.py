@@ -45,7 +45,9 @@ _PASSES_OF_A_STEP = 2
 """Backward passes in a step of a generator and a discriminator: a loss that the next step replaces stays no longer."""
 
 _IN_EACH_STEP = 0.75
-"""Of the backward passes: graphs that are dropped between so many are of each step; those of a validation are not."""
+"""Share of the backward passes. Each step drops a graph if so many have one before them; a validation drops
+some between a few steps.
+"""
 _SAMPLES, _AT_ONCE = 6, 2
 """Of a loop over samples, as one that assigns anchors to each of eight images and needs 112 MiB for one: without it,
 183 → 97 MiB was promised, and 157 taken."""

@@ -62,8 +62,8 @@ def several_graphs(context: AdviceContext) -> Advice | None:
         do = sentence("Call `backward()` after each forward pass")
         why = [
             sentence(
-                "{passes} forward passes hold {}, until the first of as many `backward()` calls. The schedule of a "
-                "pipeline does so on purpose.",
+                "{passes} forward passes hold {}: all run before the first of as many `backward()` calls. The "
+                "schedule of a pipeline does so on purpose.",
                 context.share(size),
                 passes=passes,
             )

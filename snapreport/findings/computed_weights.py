@@ -16,7 +16,9 @@ _FEWEST = 4
 """Fewest parameters of one size of which weights are computed: activations may be as large as one or two."""
 
 _MOST_ALIKE = 8
-"""Weights of one size that a line loads one after another; activations are as large until the batch changes."""
+"""So many weights of one size, at most, are loaded one after another. Activations of a line have one size for longer,
+until the batch changes.
+"""
 
 
 @remembered

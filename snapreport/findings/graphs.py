@@ -34,7 +34,9 @@ _NUMBER = 8
 _MIN_SIMILARITY = 0.8
 """The share of the graphs' bytes that come from lines which made some in each graph."""
 _MOST = 0.95
-"""The same where inner steps run their lines several times in each: those of a single task are no graphs that wait."""
+"""The same share where inner steps run lines several times in each graph. The steps of a single task share a graph:
+with less, they would count as graphs that wait.
+"""
 
 
 @remembered

@@ -23,6 +23,7 @@ from snapreport.findings.graphs import (
     born_in,
     dropped_graphs,
     freed_in,
+    possible_weights,
     unknown_of_a_step,
     waiting_passes,
 )
@@ -230,7 +231,7 @@ def batch_sized(context: AdviceContext) -> np.ndarray:
     which it joins.
     """
     grows = context.traced("activation", "input", "temporary") & ~_dropped_for_good(context)
-    weights = context.category("parameter")
+    weights = possible_weights(context)
     # As large as weights, before the next forward pass: of an optimizer step by hand, also one without gradients.
     of_weights = (after_backward(context) | context.infers) & np.isin(context.size, context.size[weights])
     grows |= unknown_of_a_step(context) & ~_of_one_sample(context) & ~of_weights

@@ -257,8 +257,12 @@ class AdviceContext(ProgramStacks):
         return pl.DataFrame({**own, "born": self.born[rows], "freed": self.freed[rows], **more})
 
     def first_line(self, mask: np.ndarray) -> str:
-        """The line of the program that made the first of these allocations whose stack trace has one."""
-        return names_of(self.snapshot).line(int(self.stack[np.flatnonzero(mask & self.has_python)[0]]))
+        """The line of the program that made the first of these allocations whose stack trace has one; with C++ frames
+        alone, what these say of the first.
+        """
+        by_program = mask & self.has_python
+        row = np.flatnonzero(by_program if by_program.any() else mask)[0]
+        return names_of(self.snapshot).line(int(self.stack[row]))
 
     def as_large(self, sizes: np.ndarray | int) -> np.ndarray:
         """Bool per allocation: of one of these sizes. Of a request that failed the size of its block is recorded."""

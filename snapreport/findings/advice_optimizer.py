@@ -38,6 +38,8 @@ _AT_ONCE = 2
 """Temporaries as large as a parameter that Adam has at a time with foreach=False: of one that is most of the model,
 they are more than those of foreach.
 """
+_STATES = 2
+"""Of Adam, for each parameter."""
 _USUAL_BYTES, _NARROW_BYTES = 4, 1
 """Of a number in an optimizer's state whose type was not noted; of one in a state half as large as a parameter: 8 bits
 beside weights in 16. Of 16 beside 32 more could be saved, but the sizes are the same.
@@ -160,7 +162,20 @@ def _state(context: AdviceContext) -> np.ndarray:
     left_out = context.frames(r"(?i)main_param|master|fp32_from|float16_optimizer|shard_fp32|_init_fp32|/lbfgs\.py ")
     state: np.ndarray = context.category("optimizer state") & ~left_out[context.stack]
     in_step = state & context.phases.runs(OPTIMIZER_STEP)[context.stack]
-    return state & (in_step | ~context.has_python) if in_step.any() else state
+    mine = state & (in_step | ~context.has_python) if in_step.any() else state
+    return np.asarray(mine & ~_third_copies(context, mine))
+
+
+def _third_copies(context: AdviceContext, state: np.ndarray) -> np.ndarray:
+    """Bool per allocation: of state from before the trace, what is there beyond two for each parameter of its size. Few
+    optimizers hold three; an average of the weights, or a reference model, looks the same.
+    """
+    rows = np.flatnonzero(state & ~context.is_traced)
+    rows = rows[np.argsort(context.size[rows], kind="stable")]
+    size, parameters = context.size[rows], np.sort(context.size[context.category("parameter")])
+    parameters_of = np.searchsorted(parameters, size, "right") - np.searchsorted(parameters, size)
+    turn = np.arange(len(size)) - np.searchsorted(size, size)
+    return context.marked(rows[turn >= np.where(parameters_of, _STATES * parameters_of, len(rows))])
 
 
 class OffloadEvidence(AdviceEvidence, kw_only=True):

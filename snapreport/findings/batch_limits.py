@@ -7,7 +7,14 @@ import numpy as np
 from snapreport.findings.advice_births import LINEAR, births
 from snapreport.findings.advice_context import AdviceContext, remembered
 from snapreport.findings.batch_pairs import BatchPairs, names_pairs, side
-from snapreport.findings.graphs import backward_allocations, backward_passes, born_in, forward_births, waiting_passes
+from snapreport.findings.graphs import (
+    backward_allocations,
+    backward_passes,
+    born_in,
+    forward_births,
+    possible_weights,
+    waiting_passes,
+)
 from snapreport.findings.outer_product import differences, triplets
 from snapreport.findings.untrained_gradients import untrained
 from snapreport.timeline.phases import BACKWARD, OPTIMIZER_STEP
@@ -17,6 +24,10 @@ _GRAPH_NETWORK = (
     r" (message|message_and_aggregate|propagate|aggregate|edge_update|scatter_(add|mean|max|sum)|spmm)$"
 )
 _MIN_BYTES = 1 << 16
+_ALIKE, _OF_A_LAYER = 3, 4
+"""Of what has no stack trace: tensors of one size, as sources and targets of edges; weights of layers are more. And
+times that a transformer's layer widens its input at most, with weights as much larger.
+"""
 _SOME_GRADIENTS = 0.05
 """Of the gradient bytes of the backward pass that makes most: one that makes no more than this is not counted."""
 
@@ -33,20 +44,25 @@ def is_batch_fixed(context: AdviceContext) -> bool:
 def _is_one_graph(context: AdviceContext) -> bool:
     """A graph network whose steps all read the same data: it has no batch."""
     forward = forward_births(context)
-    large = (context.size >= _MIN_BYTES) & ~context.forward[context.stack]
-    inputs = context.category("input") & large
-    if not len(forward) or (inputs & (context.born > forward[0])).any():
+    inputs, large = context.category("input") & ~context.forward[context.stack], context.size >= _MIN_BYTES
+    later = inputs & (context.born > forward[:1].max(initial=0))
+    if not len(forward) or (later & large).any():
         return False
-    fixed = large & (context.born < forward[0]) & (context.freed > forward[-1])
+    fixed = large & ~context.forward[context.stack] & (context.born < forward[0]) & (context.freed > forward[-1])
+    # A trace that begins late does not show what older memory is: where nothing else is read, it may be the data.
+    older = fixed & context.category("unknown") & ~context.is_traced & (not later.any())
     if context.occurs(context.frames(_GRAPH_NETWORK)):
-        return bool((inputs & fixed).any())
-    return _sends_messages(context, fixed & context.category("input", "unknown") & context.has_python)
+        return bool((older | (fixed & inputs)).any())
+    sizes, count = np.unique(context.size[older], return_counts=True)
+    older &= np.isin(context.size, sizes[count <= _ALIKE])
+    named = fixed & context.category("input", "unknown") & context.has_python
+    return _sends_messages(context, named) or _sends_messages(context, older, _OF_A_LAYER)
 
 
-def _sends_messages(context: AdviceContext, fixed: np.ndarray) -> bool:
+def _sends_messages(context: AdviceContext, fixed: np.ndarray, ratio: int = 1) -> bool:
     """Whether each pass goes from nodes to edges and back at least twice: a tensor of all nodes is directly followed by
     one of all edges, and that later by one of all nodes. fixed: Bool per allocation, inputs: sources and targets of
-    edges are equally large, and a number for each node is smaller.
+    edges are equally large, and a number for each node is smaller, by more than ``ratio``.
     """
     every = births(context)
     large = every.forward & (every.size >= _MIN_BYTES)
@@ -54,7 +70,7 @@ def _sends_messages(context: AdviceContext, fixed: np.ndarray) -> bool:
     sizes, count = np.unique(context.size[fixed], return_counts=True)
     fewest = 2 * max(1, len(np.unique(run)))
     for edges in sizes[count >= 2].tolist():
-        for nodes in sizes[sizes < edges].tolist():
+        for nodes in sizes[ratio * sizes < edges].tolist():
             sent = size[1:] * nodes == size[:-1] * edges
             received = size[1:] * edges == size[:-1] * nodes
             if min(sent.sum(), received.sum()) >= fewest:
@@ -74,7 +90,7 @@ def _has_distances(context: AdviceContext) -> bool:
     """Differences of all samples from all others: as many vectors on both sides, and no codebook, a parameter."""
     mask, output = differences(context)
     vectors = int(context.size[mask].max(initial=0)) // max(1, side(output))
-    return side(output) > 0 and vectors not in context.size[context.category("parameter")]
+    return side(output) > 0 and vectors not in context.size[possible_weights(context)]
 
 
 def _has_triplets(context: AdviceContext) -> bool:
@@ -91,7 +107,9 @@ def _accumulates(context: AdviceContext) -> bool:
     mine = context.traced("gradient")
     made = np.bincount(born_in(context)[mine], context.size[mine])
     passes = np.unique(steps), np.flatnonzero(made > _SOME_GRADIENTS * made.max(initial=0))
-    return any(len(each) > 1 and float(np.median(np.diff(each))) >= 2 for each in passes)
+    # Of a trace that shows one step only the passes before it are known.
+    gaps = [steps[:1] if len(passes[0]) == 1 else np.diff(passes[0]), np.diff(passes[1])]
+    return any(len(each) > 0 and float(np.median(each)) >= 2 for each in gaps)
 
 
 def _is_single(context: AdviceContext) -> bool:

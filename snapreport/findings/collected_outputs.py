@@ -51,14 +51,16 @@ def collected_outputs(context: AdviceContext) -> Advice | None:
     size = context.bytes_at_peak(mask)
     if not context.is_much(size):
         return None
-    largest = int(context.stack[rows[np.argmax(context.size[rows])]])
+    traced = rows[context.is_traced[rows]]
+    largest = int(context.stack[traced[np.argmax(context.size[traced])]])
     order = context.born[births(context).rows]
     later = np.searchsorted(order, context.born[mine], "right") + _MAX_USES
     starts = np.append(order, np.full(_MAX_USES + 1, len(context.timeline.events)))[np.minimum(later, len(order))]
     computed = 0 if is_extended else len(rows)
     starts[computed:] = context.born[mine[computed:]]
+    starts[~context.is_traced[mine]] = -1
     fraction = share_of_lives(context.timeline, mine, starts)[0]
-    of_largest = rows[context.stack[rows] == largest]
+    of_largest = rows[(context.stack[rows] == largest) | ~context.is_traced[rows]]
     count, joined_bytes = len(of_largest), int(context.size[joined].sum())
     if is_extended:  # of an epoch, with the first result, which is concatenated to the second
         begun = born_in(context)[rows]
@@ -117,6 +119,13 @@ def _collections(context: AdviceContext) -> tuple[np.ndarray, np.ndarray]:
     # What they are joined into is as large as they all are; a line may compute something of each of them, too.
     sizes, counts = np.unique(context.size[rows], return_counts=True)
     last = int(context.born[rows].max(initial=0))
+    # A trace that begins in the loop shows of what is older how large it is; that they are joined shows what it is.
+    older = context.category("unknown") & ~context.is_traced & (context.freed > last)
+    wholes = sizes * (counts + [int(older[context.size == size].sum()) for size in sizes])
+    is_whole = (context.born > last) & context.has_python
+    proved = [size for size, whole in zip(sizes, wholes, strict=True) if (is_whole & (context.size == whole)).any()]
+    rows = np.union1d(rows, np.flatnonzero(older & np.isin(context.size, proved)))
+    sizes, counts = np.unique(context.size[rows], return_counts=True)
     later = (context.born > last) & ~context.without_python[context.stack]
     while_all = np.flatnonzero(later & (context.born < context.freed[rows].min(initial=len(context.timeline.events))))
     _, line, n = np.unique(context.stack[while_all], return_inverse=True, return_counts=True)

@@ -7,7 +7,7 @@ import polars as pl
 
 from snapreport.findings.advice_births import LINEAR, births
 from snapreport.findings.advice_context import AdviceContext, remembered
-from snapreport.findings.graphs import born_in
+from snapreport.findings.graphs import born_in, possible_weights
 
 _MIN_BYTES = 1 << 16
 _WIDER = (1, 2, 4)
@@ -29,7 +29,7 @@ def loaded_weights(context: AdviceContext) -> np.ndarray:
     lines = context.by_program | context.frames(r"torch/nn/modules/module\.py _apply$")
     large = context.is_traced & (context.size >= _MIN_BYTES) & lines[context.stack] & context.infers
     table = context.table(np.flatnonzero(large), line=context.lines[large]).sort("born")
-    table = table.with_columns(alike=pl.col("size").is_in(np.unique(context.size[context.category("parameter")])))
+    table = table.with_columns(alike=pl.col("size").is_in(np.unique(context.size[possible_weights(context)])))
     changes = (pl.col("size") != pl.col("size").shift()).sum()
     in_turn = pl.col("alike").all() & (changes >= 1) & (_MOST_ALIKE * changes >= pl.len())
     return context.marked(table.filter(in_turn.over("line"))["row"].to_numpy())
@@ -43,7 +43,7 @@ def computed_weights(context: AdviceContext) -> np.ndarray:
     every = births(context)
     function, run = context.function[every.stack], born_in(context)[every.rows]
     made = every.forward & ~context.frames(LINEAR)[every.stack]  # a linear layer's output is as large by chance
-    parameters = context.size[context.category("parameter") & (context.size >= _MIN_BYTES)]
+    parameters = context.size[possible_weights(context) & (context.size >= _MIN_BYTES)]
     sizes, counts = np.unique(parameters, return_counts=True)
     inputs, found = context.size[context.category("input")], list[int]()
     for size in np.unique(np.outer(sizes[counts >= _FEWEST], _WIDER)).tolist():

@@ -310,6 +310,15 @@ def forward_births(context: AdviceContext) -> np.ndarray:
 
 
 @remembered
+def possible_weights(context: AdviceContext) -> np.ndarray:
+    """Bool per allocation: parameters, and what a trace that begins late does not know: allocated before it, and alive
+    over all of its forward passes.
+    """
+    lasts = context.freed > forward_births(context)[-1:].max(initial=0)
+    return np.asarray(context.category("parameter") | (context.category("unknown") & ~context.is_traced & lasts))
+
+
+@remembered
 def saved_for_backward(context: AdviceContext) -> np.ndarray:
     """Bool per allocation: a backward pass begins while it is alive, and it is freed then or later."""
     return np.asarray(context.is_freed & (freed_in(context) > born_in(context)))

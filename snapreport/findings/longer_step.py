@@ -51,7 +51,7 @@ def longer_step(timeline: DeviceTimeline, event: int, whose: str) -> str | None:
     return sentence(
         "Tensors of {whose} {unit} are {} times as large as those of any other {unit}: its batch has more or larger "
         "samples.",
-        f"{ratio:.1f}",
+        f"{ratio:,.{1 if ratio < 100 else 0}f}",
         whose=whose,
         unit=steps.unit,
     )

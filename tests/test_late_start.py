@@ -1,0 +1,92 @@
+"""Recordings whose ring buffer dropped the beginning promise what the whole ones do: what is alive from before the
+trace has a size and nothing else.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import corpus
+import less
+import pytest
+from scripted import MIB, Script
+from test_findings_advice import BACKWARD, FORWARD, OPTIMIZER, WEIGHTS, advised, rules_of
+
+from snapreport.findings.model import Finding
+from snapreport.snapshot import load
+
+RECORDINGS = Path(__file__).parent / "recordings"
+LATE = ("last 70%", "last 40%")
+
+
+def advice_of(name: str, way: str) -> dict[str, Finding]:
+    return rules_of(load(less.made(RECORDINGS / f"{name}.pickle.xz", way)))
+
+
+def whole(name: str) -> dict[str, Finding]:
+    return rules_of(corpus.loaded(RECORDINGS / f"{name}.pickle.xz"))
+
+
+def peak(advice: Finding) -> int:
+    return int(advice.evidence["saving"]["peak_bytes"])
+
+
+@pytest.mark.parametrize("way", LATE)
+@pytest.mark.parametrize("name", ["causes/average", "witnesses/loaded"])
+def test_a_third_copy_of_the_weights_is_no_state_of_adam(name: str, way: str) -> None:
+    """An average of the weights, and a checkpoint that was loaded: neither shrinks with the optimizer's state."""
+    late = advice_of(name, way)
+    assert "offload" not in late and peak(late["optimizer-state"]) == peak(whole(name)["optimizer-state"])
+
+
+@pytest.mark.parametrize("way", LATE)
+def test_results_from_before_the_trace_are_known_by_what_joins_them(way: str) -> None:
+    late, seen = (
+        advice["collected-outputs"]
+        for advice in (advice_of("witnesses/predictions", way), whole("witnesses/predictions"))
+    )
+    assert peak(late) == peak(seen)
+    assert (late.evidence["iterations"], late.detail) == (seen.evidence["iterations"], seen.detail)
+
+
+@pytest.mark.parametrize("way", LATE)
+@pytest.mark.parametrize("name", ["witnesses/citations", "witnesses/citation_native", "mistakes/merged_adapters"])
+def test_what_does_not_grow_with_a_batch_is_not_halved(name: str, way: str) -> None:
+    """One graph, whose data are read before the trace; and weights to which each pass adds those of adapters."""
+    assert not {"accumulation", "inference-batch"} & (advice_of(name, way).keys() | whole(name).keys())
+
+
+def accumulated(parts: int) -> Script:
+    """Two steps of Adam's, each after so many forward and backward passes."""
+    script = Script()
+    for _ in range(8):
+        script.alloc("parameter", 20 * MIB, *WEIGHTS)
+    for _ in range(2):
+        gradients = list[int]()
+        for _ in range(parts):
+            saved = [script.alloc("activation", 60 * MIB, *FORWARD) for _ in range(8)]
+            for address in saved[::-1]:
+                script.free(address, *BACKWARD)
+                gradient = script.alloc("gradient", 20 * MIB, *BACKWARD)
+                if len(gradients) < 8:
+                    gradients.append(gradient)
+                else:
+                    script.free(gradient, *BACKWARD)
+        for address in gradients:
+            script.free(script.alloc("temporary", 20 * MIB, *OPTIMIZER), *OPTIMIZER)
+            script.free(address, *OPTIMIZER)
+    return script
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+def test_one_step_shows_whether_gradients_are_accumulated(tmp_path: Path, parts: int) -> None:
+    raw = accumulated(parts).raw()
+    events = raw["device_traces"][0]
+    raw["device_traces"] = [events[len(events) // 2 :]]
+    assert ("accumulation" in advised(raw, tmp_path)) == (parts == 1)
+
+
+def test_cpp_frames_alone_are_enough_for_a_sentence() -> None:
+    """As of a program in C++: no line of Python made what the advice is about."""
+    advice = advice_of("witnesses/categorical_native", "C++ frames")["one-hot-inputs"]
+    assert any("from at::native::" in sentence for sentence in advice.detail)

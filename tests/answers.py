@@ -10,6 +10,7 @@ from pathlib import Path
 
 import checksums
 import corpus
+import less
 import polars as pl
 
 import snapreport
@@ -20,6 +21,7 @@ from snapreport.snapshot import Snapshot
 RECORDINGS = Path(__file__).parent / "recordings"
 SAMPLES = Path(snapreport.__file__).parent / "samples"
 ANSWERS = RECORDINGS / "answers"
+LESS = RECORDINGS / "less.txt"
 HEAD = "== "
 
 
@@ -58,6 +60,22 @@ def _numbers(snapshot: Snapshot, device: int) -> Iterator[str]:
         yield f"{len(steps)} steps: {ends}"
 
 
+def of_less(name: str) -> str:
+    """First sentences, titles and checksums of a recording that shows less: ``witnesses/stored, last 70%``."""
+    recording, _, way = name.partition(", ")
+    snapshot = snapreport.load(less.made(next(path for path in paths() if name_of(path) == recording), way))
+    found = findings(snapshot)
+    lines = [f"{device}: {' '.join(headline(found, device))}" for device in snapshot.devices]
+    lines += [f"- {finding.device}: {finding.title} [{finding.confidence}]" for finding in found]
+    return "\n".join([*lines, checksums.of_recording(snapshot, found)]) + "\n"
+
+
+def accepted_of_less() -> dict[str, str]:
+    """What is said of each recording that shows less, by name."""
+    parts = LESS.read_text(encoding="utf-8").split(HEAD)[1:]
+    return {name: text for name, _, text in (part.partition("\n") for part in parts)}
+
+
 def name_of(path: Path) -> str:
     return f"{path.parent.name}/{path.name.removesuffix('.pickle.xz')}"
 
@@ -79,6 +97,7 @@ def main() -> None:
     for folder, text in told.items():
         (ANSWERS / f"{folder}.txt").write_text(text, encoding="utf-8")
     checksums.write(sums)
+    LESS.write_text("".join(f"{HEAD}{name}\n{of_less(name)}" for name in accepted_of_less()), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -30,6 +30,12 @@ def test_documents_of_several_have_the_same_numbers(name: str) -> None:
     assert parts.split() == checksums.accepted()[name].split(), "other numbers: see tests/checksums.py"
 
 
+@pytest.mark.parametrize("name", answers.accepted_of_less())
+def test_said_of_less_as_it_was_read(name: str) -> None:
+    said = answers.of_less(name).splitlines()
+    assert said == answers.accepted_of_less()[name].splitlines(), "read it, then: tests/answers.py"
+
+
 def test_no_answer_without_a_recording() -> None:
     told = [
         line for file in sorted(answers.ANSWERS.iterdir()) for line in file.read_text(encoding="utf-8").splitlines()

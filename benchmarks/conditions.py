@@ -5,6 +5,9 @@ each of its parts as well, and each ``if`` is counted by its outcome. Printed is
 that the others imply, a branch that is always or never taken. Such a part goes, unless it guards what follows (a
 division, an index) or a test with a made input says what it is for. Two parts that imply each other are both printed:
 only one of them can go. Recordings: those in the repository, and of the folders that are named.
+
+``--less`` prints, of all recordings that tests/less.py makes of those in the repository, the few in which conditions
+decide that do so in no whole one: what tests/recordings/less.txt lists.
 """
 
 from __future__ import annotations
@@ -179,10 +182,32 @@ def undecided() -> Iterator[str]:
             yield from (f"{place}: {part}" for number, part in enumerate(parts) if not counts[number])
 
 
+def outcomes() -> set[tuple[str, int | str]]:
+    """(place, part or outcome) of all that has decided something."""
+    return {(place, part) for place, counts in decided.items() for part in counts if part != "runs"}
+
+
+def of_less(known: set[tuple[str, int | str]]) -> Iterator[str]:
+    """The recordings that show less in which most decides that is not ``known`` yet, until all does that can."""
+    import answers
+    import less
+
+    shown: dict[str, set[tuple[str, int | str]]] = {}
+    for path in answers.paths():
+        for way in less.WAYS:
+            decided.clear()
+            answers.findings(answers.snapreport.load(less.made(path, way)))
+            shown[f"{answers.name_of(path)}, {way}"] = outcomes() - known
+    while (name := max(shown, key=lambda each: len(shown[each]))) and (new := shown[name]):
+        yield f"{name}: {len(new)}"
+        shown = {each: shows - new for each, shows in shown.items()}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.conditions", description=__doc__)
     parser.add_argument("packages", nargs="+", help="findings, timeline")
     parser.add_argument("--recordings", nargs="*", type=Path, default=[], help="folders of more of them")
+    parser.add_argument("--less", action="store_true", help="of recordings that show less, in about ten minutes")
     options = parser.parse_args()
     sys.meta_path.insert(0, Finder(options.packages))
 
@@ -198,6 +223,9 @@ def main() -> None:
                 count += 1
             except SnapshotError as error:
                 print(f"{path.name}: {error}", file=sys.stderr)
+    if options.less:
+        print("\n".join(of_less(outcomes())))
+        return
     lines = list(undecided())
     print("\n".join(lines))
     print(f"{len(lines)} parts and branches of {len(texts)} conditions decide nothing in {count} recordings")

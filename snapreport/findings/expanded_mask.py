@@ -28,7 +28,7 @@ def expanded_mask(context: AdviceContext) -> Advice | None:
     order = context.born[rows]
     forward = order[every.forward]
     mask, copies = np.zeros(len(context.size), bool), 0
-    function = np.where(context.by_program, context.function, 0)[stack]
+    function = np.where(context.outside_of_torch, context.function, 0)[stack]
     others = np.unique(context.size[context.category("parameter", "gradient")])
     candidates = (
         (size[1:] >= _MIN_BYTES) & (function[1:] > 0) & (function[1:] == function[:-1]) & (size[:-1] >= 1 << 16)

@@ -42,7 +42,7 @@ def full_logits(context: AdviceContext) -> Advice | None:
     first = np.full(int(stack.max(initial=0)) + 1, len(stack))
     np.minimum.at(first, stack, np.arange(len(stack)))
     # A function without modules is not known to be a forward pass where little of what it makes is saved.
-    by_program = context.by_program[stack]
+    by_program = context.outside_of_torch[stack]
     by_program &= (context.forward | (context.phases.innermost == NONE))[stack]
     # Without a product's workspace, which is live where the peak is in that product.
     live = np.bincount(every.stack[context.at_peak[every.rows]], minlength=int(context.stack.max(initial=0)) + 1)
@@ -96,7 +96,7 @@ def full_logits(context: AdviceContext) -> Advice | None:
 
 def _highest(context: AdviceContext, size: np.ndarray, stack: np.ndarray) -> int:
     """Rows of logits of which inference takes the highest next, outside of the forward pass: births after them."""
-    is_next = context.infers and bool((~context.forward & context.by_program)[stack[0]])
+    is_next = context.infers and bool((~context.forward & context.outside_of_torch)[stack[0]])
     return int(size[0]) // _INDEX if is_next and size[0] % _INDEX == 0 else 0
 
 

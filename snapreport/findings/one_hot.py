@@ -100,7 +100,7 @@ def _smoothed_labels(context: AdviceContext) -> np.ndarray:
     every, found = births(context), np.zeros(len(context.size), bool)
     rows, size, stack = every.rows, every.size, every.stack
     divergence = context.frames(r"torch/nn/functional\.py kl_div$")[stack]
-    by_program = context.by_program[stack] & (context.phases.innermost == NONE)[stack]
+    by_program = context.outside_of_torch[stack] & (context.phases.innermost == NONE)[stack]
     in_program = ~context.may_be_backward[stack]
     passes = born_in(context)[rows]
     for run in np.unique(passes[divergence]).tolist():

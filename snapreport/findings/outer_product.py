@@ -108,7 +108,7 @@ def differences(context: AdviceContext) -> tuple[np.ndarray, int]:
     rows, size, stack, calls = every.rows[large], every.size[large], every.stack[large], every.calls[large]
     mask, output = np.zeros(len(context.size), bool), 0
     # The program's own lines compute both and their sum, one directly after the other.
-    function = np.where(context.by_program, context.function, 0)[stack]
+    function = np.where(context.outside_of_torch, context.function, 0)[stack]
     alike = (function[:-1] == function[1:]) & (function[:-1] > 0) & (size[:-1] == size[1:]) & (size[:-1] >= MIN_BYTES)
     alike &= ~np.isin(size[:-1], computed_weights(context))
     known: dict[tuple[int, int, int, bool], bool] = {}
@@ -195,7 +195,7 @@ def distance_chunks(context: AdviceContext) -> Advice | None:
     # A term of the sum is freed before the next is made; activations of a layer stay for a backward pass.
     later = np.append(context.born[rows], np.zeros(NEIGHBOURS, np.int64))[NEIGHBOURS:]
     passing = context.freed[rows] < later
-    by_program = context.by_program[stack] & ~every.forward & passing
+    by_program = context.outside_of_torch[stack] & ~every.forward & passing
     alike = (every.calls[:-1] == every.calls[1:]) & (size[:-1] == size[1:]) & (size[:-1] >= MIN_BYTES) & by_program[:-1]
     mask = np.zeros(len(context.size), bool)
     known: dict[tuple[int, int], bool] = {}
@@ -239,7 +239,7 @@ def triplets(context: AdviceContext) -> np.ndarray:
     of_data = ~context.category("parameter", "gradient", "optimizer state")
     layers = np.unique(every.size[context.frames(LAYER)[every.stack]])
     is_named, by_module = context.functions(_TRIPLETS), context.phases.runs(FORWARD)
-    large = (context.by_program & (is_named | ~by_module))[every.stack]
+    large = (context.outside_of_torch & (is_named | ~by_module))[every.stack]
     large &= (every.size >= MIN_BYTES) & ~np.isin(every.size, layers)
     sizes, first = np.unique(every.size[large], return_index=True)
     for bytes_of in ELEMENT_SIZES:

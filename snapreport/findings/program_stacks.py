@@ -121,6 +121,12 @@ class ProgramStacks:
         return np.asarray(self.own_frames[self.innermost()])
 
     @cached_property
+    def outside_of_torch(self) -> np.ndarray:
+        """Bool per stack: its innermost frame is the program's own, or of a library other than PyTorch."""
+        others = np.append(~self.texts_contain(r"(^|/)torch/"), False)
+        return np.asarray(others[self.innermost()])
+
+    @cached_property
     def function(self) -> np.ndarray:
         """Int64 per stack: the function of its innermost frame."""
         return np.asarray(self.function_of_frame[self.innermost()])

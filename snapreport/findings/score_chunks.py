@@ -30,7 +30,7 @@ def scores_of_pairs(context: AdviceContext) -> np.ndarray:
     rows, size, stack = every.rows, every.size, every.stack
     function, mask = context.function[stack], np.zeros(len(context.size), bool)
     by_backward = context.is_freed & context.may_be_backward[context.free_stack]
-    large = context.by_program[stack] & ~every.forward & (size >= MIN_BYTES) & ~by_backward[rows]
+    large = context.outside_of_torch[stack] & ~every.forward & (size >= MIN_BYTES) & ~by_backward[rows]
     # One line may multiply, scale, and take a softmax, of which the best are taken.
     first = np.maximum.accumulate(np.where(np.diff(size, prepend=-1) != 0, np.arange(len(size)), 0))
     ends = np.flatnonzero(large & (np.diff(size, append=-1) != 0))

@@ -35,7 +35,7 @@ def found_in(
     """The same programs with what is found in them, if each is a function of its own in one trace; and all about it.
 
     A program: lines and KiB, ``in=64``. After ``|`` another function goes on, after the next the first; ``!`` frees
-    all.
+    all, ``-`` the oldest.
     """
     script = Script()
     places: dict[str, list[int]] = {}
@@ -50,6 +50,8 @@ def found_in(
             elif word == "!":
                 while live:
                     script.free(live.pop(0), *(BACKWARD if trains else own))
+            elif word == "-":
+                script.free(live.pop(0), *own)
             else:
                 line, size = word.split("=")
                 frames = BACKWARD if line == "back" else (*LINES.get(line, ()), *own)
@@ -74,6 +76,10 @@ BY_SIZE = {
     f"{QKV} p=256 p=256 p=32 !": "......",
     f"{QKV} p=256 p=64 p=256 p=64 !": ".......",
     f"{QKV} p=256 p=256 | p=64 !": "......",
+    # A gate's inputs are not read again; the values are.
+    "in=64 - p=256 p=256 in=64 - - p=256 - p=64 !": "......",
+    "in=64 - in=64 - p=256 p=256 p=64 !": ".....",
+    "in=64 - in=64 p=256 p=256 p=64 !": "..xx.",
     # Three others between them, and seven before the output, at most.
     f"{QKV} p=256 in=1 in=1 in=1 p=256 p=64 !": "...x...x.",
     f"{QKV} p=256 in=1 in=1 in=1 in=1 p=256 p=64 !": "..........",

@@ -164,7 +164,7 @@ def _by_shape(
         at, last = int(first[place]), int(second[place])
         key = int(stack[at]), int(stack[last]), int(size[at])
         if key not in known:
-            known[key] = _is_call(at, last, stack, size, usable, caller, calls)
+            known[key] = _is_call(context, births, at, last, usable, caller, calls)
         if known[key]:
             found[births[last]] = True
     return found
@@ -217,17 +217,19 @@ def _in_module(context: AdviceContext, pattern: str) -> np.ndarray:
 
 
 def _is_call(
+    context: AdviceContext,
+    births: np.ndarray,
     at: int,
     last: int,
-    stack: np.ndarray,
-    size: np.ndarray,
     usable: np.ndarray,
     caller: np.ndarray,
     calls: Callable[[int], list[tuple[int, tuple[int, ...]]]],
 ) -> bool:
     """Whether an output follows two equal matrices, and before them come two tensors of its size, or one of three
-    times that: in the same call of a function, since an adapter runs around projections and around other layers.
+    times that: in the same call of a function, since an adapter runs around projections and around other layers. One
+    of them is alive when the output is made, which reads the values; a gate's inputs are not read again.
     """
+    stack, size, freed = context.stack[births], context.size[births], context.freed[births]
     function, scores = caller[stack[at]], int(size[at])
     call = next(call for call in calls(int(stack[at])) if call[0] == function)
     before = slice(max(0, at - NEIGHBOURS), at)
@@ -242,10 +244,11 @@ def _is_call(
             continue
         # Since the call before this one, and since what joins the inputs of a call of fused attention.
         since = np.logical_and.accumulate((of_call & (size[before] <= max(scores, 3 * output)))[::-1])[::-1]
-        inputs = size[before][since]
+        inputs, is_alive = size[before][since], freed[before][since] > context.born[births[place]]
         # A picture is three times as large as the same in gray, which a jitter of its colours computes after products.
-        projected = size[before][since & ~(usable[before] & (size[before] == scores))]
-        if output < scores and ((inputs == output).sum() >= 2 or (projected == 3 * output).any()):
+        projected = inputs[~(usable[before] & (size[before] == scores))[since]]
+        parts = inputs == output
+        if output < scores and ((parts.sum() >= 2 and parts[is_alive].any()) or (projected == 3 * output).any()):
             return True
         if output / scores not in RATIOS:
             return False

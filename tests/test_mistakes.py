@@ -38,6 +38,8 @@ CASES = [
     ("smiles", "index", "one-hot"),
     ("ratings", "squeeze", "broadcast"),
     ("search", "chunks", "distance-chunks"),
+    ("tokens", "chunks", "distance-chunks"),  # within a module, and with einsum
+    ("quantizer", "chunks", "distance-chunks"),  # in training
     ("categorical", "embedding", "one-hot-inputs"),
     ("clips", "host", "data-on-device"),
     ("validation", "cpu", "collected-outputs"),

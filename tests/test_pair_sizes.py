@@ -137,7 +137,7 @@ def test_differences_of_all_pairs(steps: list[Step], is_found: bool, tmp_path: P
 
 def distances(
     *, n: int = 256, m: int = 32_768, d: int = 64, norms: tuple[int, ...] | None = None, terms: int = 2,
-    by: Frame = MODEL, kept: bool = False,
+    by: Frame = MODEL, kept: bool = False, index: int = 0,
 ) -> list[Step]:  # fmt: skip
     """``x² + y² - 2xy`` of n and m vectors of d numbers."""
     steps: list[Step] = [("x", n * d, (DATA,)), ("y", m * d, (DATA,))]
@@ -148,6 +148,7 @@ def distances(
         steps.append((f"term {term}", n * m, (by,)))
         steps += [(f"-term {term - 1}", 0, (by,))] if term and not kept else []
     steps += [] if kept else [(f"-term {terms - 1}", 0, (by,))]
+    steps += [("index", index, (by,))] if index else []
     steps += [(f"nearest {number}", 1, (DATA,)) for number in range(10)]
     return steps
 
@@ -168,6 +169,8 @@ def distances(
         (distances(terms=1), False),
         (distances(kept=True), False),  # activations that stay are of a layer
         (distances(by=FORWARD[0]), False),  # of a layer, too
+        (distances(by=FORWARD[0], index=2 * 256), True),  # the index of the nearest, in 64 bits
+        (distances(by=FORWARD[0], index=2 * 257), False),
     ],
 )
 def test_distances_to_all_others(steps: list[Step], is_given: bool, tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ Sizes are products of shapes: of ``n`` and ``m`` numbers of ``e`` bytes, all pai
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from snapreport.findings.advice_births import LINEAR, births
@@ -31,6 +33,8 @@ _IN_SUM = 2
 """Allocations from a difference on, its square and its sum, in which the remedy computes x·y."""
 DISTANCE_CHUNKS = 8
 """Pieces of one side, as of a loss: see ``CHUNKS`` in chunked_loss.py."""
+_OPERATOR = r"torch/(functional\.py einsum|_tensor\.py wrapped)$"
+_INDEX = 8  # bytes of a number that argmin() returns
 
 
 def broadcast(context: AdviceContext) -> Advice | None:
@@ -69,6 +73,7 @@ def broadcast(context: AdviceContext) -> Advice | None:
             if alive.sum() >= 2 and is_first:
                 found.add(int(size[at]))
                 mask |= context.as_large(size[at]) & (context.born >= born)
+    mask &= ~passing_distances(context)  # of as many vectors as there are codes
     if not (bytes_ := context.much_at_peak(mask)):
         return None
     return Advice(
@@ -184,28 +189,50 @@ def _computing(context: AdviceContext, mask: np.ndarray) -> np.ndarray:
     return np.asarray(np.minimum(bytes_of_spans(context.timeline, born, ends, 1), 1))
 
 
-def distance_chunks(context: AdviceContext) -> Advice | None:
-    """``x²[:, None] + y²[None] - 2 * (x @ y.T)`` without a backward pass: at least two tensors of N times M numbers in
-    one line, beside two of N and M numbers.
+@remembered
+def passing_distances(context: AdviceContext) -> np.ndarray:
+    """``x²[:, None] + y²[None] - 2 * (x @ y.T)`` that no backward pass needs: bool per allocation, at least two tensors
+    of N times M numbers, one after another, beside two of N and M numbers. Within a forward pass or a training they are
+    those of a codebook, of which the program uses the index of the nearest code alone.
     """
-    if context.timeline.activity.trains:
-        return None
+    trains = context.timeline.activity.trains
     every = births(context)
     rows, size, stack = every.rows, every.size, every.stack
+    innermost = context.innermost(_OPERATOR)
+    of_stack = np.where(context.frames_outside_of_torch[innermost], context.function_of_frame[innermost], 0)
+    function = of_stack[stack]
+    run = np.cumsum(np.diff(function, prepend=0) != 0)
     # A term of the sum is freed before the next is made; activations of a layer stay for a backward pass.
     later = np.append(context.born[rows], np.zeros(NEIGHBOURS, np.int64))[NEIGHBOURS:]
-    passing = context.freed[rows] < later
-    by_program = context.outside_of_torch[stack] & ~every.forward & passing
-    alike = (every.calls[:-1] == every.calls[1:]) & (size[:-1] == size[1:]) & (size[:-1] >= MIN_BYTES) & by_program[:-1]
+    by_backward = context.is_freed & context.may_be_backward[context.free_stack]
+    passing = (context.freed[rows] < later) & ~by_backward[rows]
+    alike = (function[:-1] == function[1:]) & (function[:-1] > 0) & (size[:-1] == size[1:]) & (size[:-1] >= MIN_BYTES)
     mask = np.zeros(len(context.size), bool)
     known: dict[tuple[int, int], bool] = {}
-    for at in np.flatnonzero(alike).tolist():
+    for at in np.flatnonzero(alike & passing[:-1]).tolist():
         key = int(stack[at]), int(size[at])
         if key not in known:
-            known[key] = is_sum_of_norms(context, int(rows[at]), int(size[at]))
+            by_index = trains or every.forward[at]
+            after = slice(at + 2, at + 2 + NEIGHBOURS)
+            follow = size[after][function[after] == function[at]]
+            # The line may make the norms of the codes last.
+            counts = norms_of_sum(context, int(rows[at]), int(size[at]), follow if by_index else follow[:0])
+            known[key] = len(counts) > 0
+            if by_index:
+                index = counts[np.isin(counts * _INDEX, follow)] * _INDEX
+                of_run = np.flatnonzero(run == run[at])
+                ends = of_run[(of_run > at) & np.isin(size[of_run], index)]
+                again = of_run[(stack[of_run] == stack[at]) & (size[of_run] == size[at])]
+                # A function that goes on with the next distances computes in chunks already.
+                known[key] = len(ends) > 0 and int(again.max()) < int(ends.min())
         if known[key]:
-            of_line = context.calls[context.stack] == every.calls[at]
-            mask |= of_line & context.as_large(size[at])
+            mask |= (of_stack == function[at])[context.stack] & context.as_large(size[at])
+    return mask & ~by_backward if trains else mask
+
+
+def distance_chunks(context: AdviceContext) -> Advice | None:
+    """Distances of which a loop over parts of one side need not make all at once."""
+    mask = passing_distances(context)
     if not (bytes_ := context.much_at_peak(mask)):
         return None
     return Advice(
@@ -279,10 +306,14 @@ def triplet_chunks(context: AdviceContext) -> Advice | None:
     )
 
 
-def is_sum_of_norms(context: AdviceContext, row: int, whole: int) -> bool:
-    """Whether tensors of n, m, n·d and m·d numbers are alive, where ``whole`` bytes are n·m numbers."""
+def norms_of_sum(context: AdviceContext, row: int, whole: int, follow: Sequence[int] | np.ndarray = ()) -> np.ndarray:
+    """Counts n and m where tensors of n, m, n·d and m·d numbers are alive and ``whole`` bytes are n·m numbers; or none.
+
+    follow: bytes of tensors that are made after it and may be among them.
+    """
     born = context.born[row]
-    alive = np.unique(context.size[context.is_traced & context.alive_before(born)])
+    alive = np.union1d(context.size[context.is_traced & context.alive_before(born)], np.array(follow, np.int64))
+    counts: list[int] = []
     for bytes_of in ELEMENT_SIZES:
         norms = alive[alive >= FEWEST_VECTORS * bytes_of]
         for n in norms[whole * bytes_of % norms == 0].tolist():
@@ -290,8 +321,8 @@ def is_sum_of_norms(context: AdviceContext, row: int, whole: int) -> bool:
             depths = alive[alive % n == 0] // n
             depths = depths[(depths >= LEAST_DEPTH) & (depths <= MOST_DEPTH)]
             if np.isin(m, norms) and np.isin(m * depths, alive).any():
-                return True
-    return False
+                counts += [n // bytes_of, m // bytes_of]
+    return np.array(counts, np.int64)
 
 
 def _is_difference(context: AdviceContext, row: int, whole: int, sums: int, *, is_scaled: bool) -> bool:

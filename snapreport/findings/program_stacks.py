@@ -121,10 +121,14 @@ class ProgramStacks:
         return np.asarray(self.own_frames[self.innermost()])
 
     @cached_property
+    def frames_outside_of_torch(self) -> np.ndarray:
+        """Bool per frame: the program's own, or of a library other than PyTorch; False, the last, for frame -1."""
+        return np.append(~self.texts_contain(r"(^|/)torch/"), False)
+
+    @cached_property
     def outside_of_torch(self) -> np.ndarray:
-        """Bool per stack: its innermost frame is the program's own, or of a library other than PyTorch."""
-        others = np.append(~self.texts_contain(r"(^|/)torch/"), False)
-        return np.asarray(others[self.innermost()])
+        """Bool per stack: so is its innermost frame."""
+        return np.asarray(self.frames_outside_of_torch[self.innermost()])
 
     @cached_property
     def function(self) -> np.ndarray:

@@ -14,7 +14,7 @@ from snapreport.findings.outer_product import (
     MIN_BYTES,
     MOST_DEPTH,
     NEIGHBOURS,
-    is_sum_of_norms,
+    norms_of_sum,
 )
 from snapreport.sentence import sentence
 
@@ -42,7 +42,7 @@ def scores_of_pairs(context: AdviceContext) -> np.ndarray:
         mine = (stack[ends] == one) & (size[ends] == whole)
         at, row = int(ends[mine][0]), int(rows[first[ends[mine][0]]])
         # A line that runs again before the next forward pass computes in chunks already.
-        if (np.diff(passes[mine]) == 0).any() or is_sum_of_norms(context, row, whole):
+        if (np.diff(passes[mine]) == 0).any() or len(norms_of_sum(context, row, whole)):
             continue
         after = slice(at + 1, at + 1 + NEIGHBOURS)
         if _has_best(context, row, size[after][function[after] == function[at]]):

@@ -310,20 +310,49 @@ def drafted() -> None:
                     h = h + mixed[:, : h.shape[1]]
 
 
-@program(half="accumulation")
+@program(half="accumulation", chunks="distance-chunks")
 def quantizer() -> None:
     """VQ-VAE: squared distances to all codes by their products, and one-hot vectors of the nearest."""
     encoder, decoder = nn.Conv2d(3, 64, 4, 4), nn.ConvTranspose2d(64, 3, 4, 4)
     codes = nn.Embedding(4096, 64)
     net = nn.ModuleList([encoder, decoder, codes]).to(DEVICE)
 
+    def nearest(flat: torch.Tensor) -> torch.Tensor:
+        apart = flat.pow(2).sum(1, keepdim=True) - 2 * flat @ codes.weight.t() + codes.weight.pow(2).sum(1)
+        return apart.argmin(1)[:, None]
+
     def loss_of(x: torch.Tensor) -> torch.Tensor:
         z = encoder(x)
         flat = z.movedim(1, -1).reshape(-1, 64)
-        apart = flat.pow(2).sum(1, keepdim=True) - 2 * flat @ codes.weight.t() + codes.weight.pow(2).sum(1)
-        near = torch.zeros(len(flat), 4096, device=DEVICE).scatter_(1, apart.argmin(1)[:, None], 1)
+        index = torch.cat([nearest(part) for part in flat.chunk(8 if REMEDY == "chunks" else 1)])
+        near = torch.zeros(len(flat), 4096, device=DEVICE).scatter_(1, index, 1)
         q = (near @ codes.weight).unflatten(0, (len(x), *z.shape[2:])).movedim(-1, 1)
         back = functional.mse_loss(decoder(z + (q - z).detach()), x)
         return functional.mse_loss(q.detach(), z) + functional.mse_loss(q, z.detach()) + back
 
     train(net, lambda: (floats(8, 3, 128, 128),), loss_of, torch.optim.Adam)
+
+
+class Tokenizer(nn.Module):
+    def __init__(self, codes: int, width: int) -> None:
+        super().__init__()
+        self.encoder, self.codes = nn.Conv2d(3, width, 4, 4), nn.Embedding(codes, width)
+
+    def nearest(self, z: torch.Tensor) -> torch.Tensor:
+        table = self.codes.weight
+        product = torch.einsum("nd,dm->nm", z, table.t())
+        apart = z.pow(2).sum(1, keepdim=True) + table.pow(2).sum(1) - 2 * product
+        return apart.argmin(1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        flat = self.encoder(x).movedim(1, -1).reshape(-1, self.codes.embedding_dim)
+        return torch.cat([self.nearest(part) for part in flat.chunk(8 if REMEDY == "chunks" else 1)])
+
+
+@program(chunks="distance-chunks")
+def tokens() -> None:
+    """The tokens of pictures, by their distances to all codes within a module."""
+    net = Tokenizer(8192, 64).to(DEVICE)
+    with torch.no_grad():
+        for _ in range(4):
+            net(floats(16, 3, 128, 128)).cpu()

@@ -30,7 +30,7 @@ def _digits(values: npt.NDArray[np.integer]) -> Iterator[npt.NDArray[np.uint16]]
     low, high = values.min(), values.max()
     if int(high) - int(low) < 1 << 16:
         if low < high:
-            yield (values - low).astype(np.uint16)
+            yield np.subtract(values, low, dtype=np.uint16, casting="unsafe")
         return
     kind = np.uint32 if values.dtype.itemsize <= 4 else np.uint64
     offset = values.astype(kind, copy=False) - low.astype(kind)

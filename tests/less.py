@@ -50,6 +50,18 @@ def without_stacks_of_frees(raw: Raw) -> Raw:
     return raw
 
 
+def in_library(raw: Raw) -> Raw:
+    """The program's own files are those of an installed package."""
+    for one in _with_stacks(raw):
+        one["frames"] = [
+            {**frame, "filename": f"/env/lib/python3.11/site-packages/own/{Path(frame['filename']).name}"}
+            if frame["filename"].endswith(".py") and "torch/" not in frame["filename"]
+            else frame
+            for frame in one["frames"]
+        ]
+    return raw
+
+
 def larger(times: int, raw: Raw) -> Raw:
     """The same program with tensors that are so many times as large."""
     blocks = [block for segment in raw["segments"] for block in segment["blocks"]]
@@ -66,6 +78,7 @@ WAYS: dict[str, Callable[[Raw], Raw]] = {
     "C++ frames": partial(with_frames, False),
     "no times": without_times,
     "no stacks of frees": without_stacks_of_frees,
+    "in a library": in_library,
     "8 times": partial(larger, 8),
     "64 times": partial(larger, 64),
 }

@@ -41,7 +41,8 @@ class BatchPairs:
         """How many samples the program compares with each other, each with all; 0 where none is seen.
 
         A line of the program, or of a library of losses, multiplies the vectors of all samples, and a loss reads the
-        products: each one's number is its label, in 64 bits, unless a name says so. As many logits as tokens would be a square, too, but of a layer.
+        products: each one's number is its label, in 64 bits, unless a name says so. As many logits as tokens would be a
+        square, too, but of a layer.
         """
         size, stacks = self._size, self._stacks
         named = (names_pairs(stacks) | stacks.frames(_DISTANCES))[self._stack]

@@ -1,4 +1,4 @@
-"""Recordings whose ring buffer dropped the beginning promise what the whole ones do: what is alive from before the
+"""What recordings leave out changes no promise. A ring buffer drops the beginning: what is alive from before the
 trace has a size and nothing else.
 """
 
@@ -90,3 +90,21 @@ def test_cpp_frames_alone_are_enough_for_a_sentence() -> None:
     """As of a program in C++: no line of Python made what the advice is about."""
     advice = advice_of("witnesses/categorical_native", "C++ frames")["one-hot-inputs"]
     assert any("from at::native::" in sentence for sentence in advice.detail)
+
+
+@pytest.mark.parametrize(
+    ("name", "rule"),
+    [
+        ("fit/views1024", "chunked-loss"),
+        ("fit/compared1500", "chunked-loss"),
+        ("witnesses/all_triplets", "triplet-chunks"),
+        ("witnesses/recall", "score-chunks"),
+        ("witnesses/codebook", "distance-matrix"),
+        ("mistakes/read_again", "full-logits"),
+        ("mistakes/smoothed", "one-hot"),
+    ],
+)
+def test_a_loss_in_a_library_is_one_of_the_program(name: str, rule: str) -> None:
+    seen, there = whole(name), advice_of(name, "in a library")
+    assert peak(there[rule]) == peak(seen[rule])
+    assert there.keys() <= seen.keys()

@@ -43,6 +43,8 @@ CASES = [
     ("categorical", "embedding", "one-hot-inputs"),
     ("clips", "host", "data-on-device"),
     ("validation", "cpu", "collected-outputs"),
+    ("votes", "cpu", "collected-outputs"),  # for each batch
+    ("likelihoods", "chunks", "chunked-loss"),  # without frames that name a loss
     ("cloze", "select", "full-logits"),
     ("smoothed", "index", "one-hot"),
     ("alignment", "bf16", "frozen-base"),

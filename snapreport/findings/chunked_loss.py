@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from snapreport.findings.advice_births import births
+from snapreport.findings.advice_births import LINEAR, births
 from snapreport.findings.advice_context import MIN_BYTES, Advice, AdviceContext
+from snapreport.findings.full_logits import row_of_logits
 from snapreport.findings.graphs import unknown_of_a_step
 from snapreport.findings.saving import bytes_over_time
 from snapreport.sentence import sentence
@@ -18,15 +19,19 @@ CHUNKS = 8
 _SIGMOID = r"(?i)binary_?cross_?entropy"
 """Of each class alone: with a convolution as its last layer, chunks of the loss leave the logits and their gradient (of
 a focal loss 128 MiB were promised, 241 taken)."""
+_LOSS = r"(?i)cross_?entropy|log_?softmax|nll_?loss"
 _CROSS_ENTROPY = r"(?i)cross_?entropy|nll_?loss"
 _BESIDE_LOGITS, _FEWEST_POSITIONS = 4, 16
 """Allocations between logits and what the loss computes from them, and positions of which it leaves out one."""
 
 
 def chunked_loss(context: AdviceContext) -> Advice | None:
-    if not context.trains and not (context.infers and context.occurs(context.frames(_CROSS_ENTROPY))):
-        return None  # a softmax of logits alone may sample from them
-    mask = _loss_sized(context)
+    if not context.trains and not context.infers:
+        return None
+    loss = (context.frames(_LOSS) & ~context.frames(_SIGMOID))[context.stack]
+    if context.infers and not context.occurs(context.frames(_CROSS_ENTROPY)):
+        loss = _scores_of_tokens(context)  # a softmax of logits alone may sample from them
+    mask = _loss_sized(context, loss)
     if not (size := context.much_at_peak(mask)):
         return None
     what = "The logits, their softmax and the gradients of both hold" if context.trains else "Logits and softmax hold"
@@ -48,12 +53,27 @@ def chunked_loss(context: AdviceContext) -> Advice | None:
     )
 
 
-def _loss_sized(context: AdviceContext) -> np.ndarray:
-    """Bool per allocation: made by a cross entropy or log softmax; the logits it reads and the gradients of both, which
-    are as large as its largest, and nothing else in a forward pass is. The sum of a bias's gradient takes scratch
+def _scores_of_tokens(context: AdviceContext) -> np.ndarray:
+    """Bool per allocation: a softmax of logits of which ``gather()`` takes one number for each position next. What
+    samples takes an index, in 64 bits.
+    """
+    every = births(context)
+    linear, size = context.frames(LINEAR)[every.stack], every.size
+    found = list[int]()
+    for at in np.flatnonzero(
+        linear[:-2] & ~linear[1:-1] & (size[1:-1] == size[:-2]) & (size[:-2] >= MIN_BYTES)
+    ).tolist():
+        positions = int(size[at]) // max(1, row_of_logits(context, every.rows[at], int(size[at])))
+        if _FEWEST_POSITIONS <= positions < size[at] and size[at + 2] in (2 * positions, 4 * positions):
+            found.append(int(every.rows[at + 1]))
+    return context.marked(np.array(found, np.int64))
+
+
+def _loss_sized(context: AdviceContext, loss: np.ndarray) -> np.ndarray:
+    """Bool per allocation: of a cross entropy or log softmax, ``loss``; the logits it reads and the gradients of both,
+    which are as large as its largest, and nothing else in a forward pass is. The sum of a bias's gradient takes scratch
     memory of a multiple of that size beside it.
     """
-    loss = (context.frames(r"(?i)cross_?entropy|log_?softmax|nll_?loss") & ~context.frames(_SIGMOID))[context.stack]
     largest = int(context.size[loss].max(initial=0))
     unknown = unknown_of_a_step(context) if context.trains else context.category("unknown")
     of_step = (context.category("activation", "temporary") | unknown) & context.is_traced

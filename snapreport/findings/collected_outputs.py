@@ -56,12 +56,14 @@ def collected_outputs(context: AdviceContext) -> Advice | None:
     order = context.born[births(context).rows]
     later = np.searchsorted(order, context.born[mine], "right") + _MAX_USES
     starts = np.append(order, np.full(_MAX_USES + 1, len(context.timeline.events)))[np.minimum(later, len(order))]
+    # The next pass begins when one has been copied.
+    starts = np.minimum(starts, following(forward_births(context), context.born[mine], len(context.timeline.events)))
     computed = 0 if is_extended else len(rows)
     starts[computed:] = context.born[mine[computed:]]
     starts[~context.is_traced[mine]] = -1
     fraction = share_of_lives(context.timeline, mine, starts)[0]
     of_largest = rows[(context.stack[rows] == largest) | ~context.is_traced[rows]]
-    count, joined_bytes = len(of_largest), int(context.size[joined].sum())
+    count, joined_bytes = int(context.at_peak[of_largest].sum()), context.bytes_at_peak(context.marked(joined))
     if is_extended:  # of an epoch, with the first result, which is concatenated to the second
         begun = born_in(context)[rows]
         count = int(((context.stack[rows] == largest) & (begun == begun[np.argmax(context.size[rows])])).sum()) + 1
@@ -78,7 +80,10 @@ def collected_outputs(context: AdviceContext) -> Advice | None:
                 if joined_bytes
                 else "",
             ),
-            sentence("Of a number, `.item()` is enough."),
+            sentence(
+                "Of a number, `.item()` is enough{}.",
+                ", of their mean a sum that each is added to" if len(joined) else "",
+            ),
         ],
         "Tensor.cpu(), Tensor.item()",
         "https://docs.pytorch.org/docs/stable/notes/faq.html#my-model-reports-cuda-runtime-error-2-out-of-memory",
@@ -210,7 +215,8 @@ def _collected(context: AdviceContext) -> np.ndarray:
 
 def _over_steps(context: AdviceContext) -> np.ndarray:
     """Int64 rows of results that a program keeps over several training steps, and frees together: a metric's, until the
-    epoch has ended. Those that are alive at the end are of a line that has freed others so.
+    epoch has ended; or over several passes that infer, as votes of an ensemble for each batch. Those that are alive at
+    the end are of a line that has freed others so.
     """
     mine = context.traced("activation", "temporary", "unknown", "input") & context.has_python
     mine &= ~context.forward[context.stack] & (context.size >= LARGE)
@@ -219,13 +225,17 @@ def _over_steps(context: AdviceContext) -> np.ndarray:
     leaks = [leak.evidence.get("stacks", []) for leak in context.findings if leak.kind == "leak"]
     rows = np.flatnonzero(mine & ~is_among(context.stack, [row["stack"] for stacks in leaks for row in stacks]))
     rows = rows[_freed_by_program(context, rows)]
-    if context.timeline.activity.kind != TRAINING or not len(rows):
+    kind, last = context.timeline.activity.kind, len(context.timeline.events)
+    if kind not in (INFERENCE, TRAINING) or not len(rows):
         return np.zeros(0, np.int64)
-    last = len(context.timeline.events)
+    # Of passes that infer a line makes one result each.
+    step, least = born_in(context)[rows], 0.0
+    if kind == INFERENCE:
+        step, least = np.searchsorted(forward_births(context), context.born[rows]), _MIN_SHARE
     end = np.where(context.is_freed[rows], births_until(context)[np.minimum(context.freed[rows], last - 1)], -1)
-    table = context.table(rows, end=end, step=born_in(context)[rows])
+    table = context.table(rows, end=end, step=step)
     lines = table.group_by("stack", "size", "end").agg(n=pl.len(), steps=pl.col("step").n_unique())
-    lines = lines.filter(pl.col("steps") >= _MIN_OUTPUTS)
+    lines = lines.filter((pl.col("steps") >= _MIN_OUTPUTS) & (pl.col("steps") >= least * pl.col("n")))
     lines = lines.filter((pl.col("end") >= 0).any().over("stack", "size"))
     lines = lines.filter(pl.col("n") * pl.col("size") >= _LIKE_MOST * (pl.col("n") * pl.col("size")).max())
     return table.join(lines, on=["stack", "size", "end"], how="semi")["row"].to_numpy()

@@ -59,7 +59,7 @@ def full_logits(context: AdviceContext) -> Advice | None:
             continue
         key = int(stack[at]), whole
         if key not in known:
-            known[key] = _row(context, rows[at], whole)
+            known[key] = row_of_logits(context, rows[at], whole)
         row = known[key]
         # Where no frame names the product, the same function selects from it.
         selected = ~linear[after] & (linear[at] | (function[after] == function[at]))
@@ -126,7 +126,7 @@ def _most_runs(context: AdviceContext) -> np.ndarray:
     return most
 
 
-def _row(context: AdviceContext, row: int, whole: int) -> int:
+def row_of_logits(context: AdviceContext, row: int, whole: int) -> int:
     """Bytes of the logits of one position; 0 where no weight and input fit, or where the first that fit are of another
     layer. Its input is what was allocated last before it, but for statistics of a normalisation: a projection to
     queries, keys and values, 3 C from C, would fit one of 6 C from C / 2 with an older mask of a dropout.

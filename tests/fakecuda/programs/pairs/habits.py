@@ -1,7 +1,7 @@
 """Programs of jobs and services: an evaluation that concatenates what it predicts, a model on two GPUs, one that serves
 adapters merged into copies of it, CUDA graphs for each size of a batch, augmentations on the GPU, a copy of the
 weights after each epoch, cross-validation, rollouts of a policy, a table of embeddings that is
-read twice, and layers on two GPUs.
+read twice, layers on two GPUs, an ensemble, and probabilities of words.
 """
 
 from __future__ import annotations
@@ -219,3 +219,30 @@ def two_devices() -> None:
         step.zero_grad()
         loss.backward()
         step.step()
+
+
+@program(cpu="collected-outputs")
+def votes() -> None:
+    """An ensemble's mean for each batch of images."""
+    nets = [nn.Sequential(nn.Conv2d(3, 32, 3, 1, 1), nn.ReLU(), nn.Conv2d(32, 21, 1)).to(DEVICE) for _ in range(8)]
+    with torch.no_grad():
+        for _ in range(4):
+            x = floats(4, 3, 128, 128)
+            every = [net(x).softmax(1).cpu() if REMEDY == "cpu" else net(x).softmax(1) for net in nets]
+            torch.stack(every).mean(0).argmax(1).cpu()
+
+
+@program(chunks="chunked-loss")
+def likelihoods() -> None:
+    """The probability of each word of a text, without a function of PyTorch that says so."""
+    net = Words().to(DEVICE).eval()
+
+    def of(hidden: torch.Tensor, ids: torch.Tensor) -> torch.Tensor:
+        return net.last(hidden).log_softmax(-1).gather(-1, ids[..., None])
+
+    with torch.no_grad():
+        for _ in range(4):
+            ids = integers(8, 128)
+            hidden, count = net.layers(net.embedding(ids)), 8 if REMEDY == "chunks" else 1
+            parts = zip(hidden.chunk(count, 1), ids.chunk(count, 1), strict=True)
+            torch.cat([of(*part) for part in parts], 1).cpu()

@@ -18,7 +18,9 @@ STEP = "f:a64 f:a64 b:g64 "
     [
         (STEP + "o:s64 " + STEP + "o:t8 " + STEP + "o:t8", False),
         (STEP * 2 + "o:s64 " + STEP * 2 + "o:t8 " + STEP * 2 + "o:t8", True),
-        (STEP * 2 + "o:s64 " + STEP * 2, False),  # one step shows nothing
+        (STEP * 2 + "o:s64 " + STEP * 2, False),  # the first step shows nothing: a scaler may have skipped one
+        (STEP * 2 + "o:t8 " + STEP * 2, True),
+        (STEP + "o:t8 " + STEP * 2, False),
         (STEP * 2 + "o:s64 " + STEP * 1 + "o:t8 " + STEP + "o:t8", False),
         # Gradients that every second pass makes, but for a twentieth.
         ("f:a64 b:g64 f:a64 b:t64 " * 3, True),

@@ -107,8 +107,11 @@ def _accumulates(context: AdviceContext) -> bool:
     mine = context.traced("gradient")
     made = np.bincount(born_in(context)[mine], context.size[mine])
     passes = np.unique(steps), np.flatnonzero(made > _SOME_GRADIENTS * made.max(initial=0))
-    # Of a trace that shows one step only the passes before it are known.
-    gaps = [steps[:1] if len(passes[0]) == 1 else np.diff(passes[0]), np.diff(passes[1])]
+    gaps = [np.diff(each) for each in passes]
+    # Of a trace that shows one step only the passes before it are known; where that makes state, a scaler may have
+    # skipped one.
+    if len(passes[0]) == 1 and not context.traced("optimizer state").any():
+        gaps.append(steps[:1])
     return any(len(each) > 0 and float(np.median(each)) >= 2 for each in gaps)
 
 

@@ -63,7 +63,8 @@ def collected_outputs(context: AdviceContext) -> Advice | None:
     starts[~context.is_traced[mine]] = -1
     fraction = share_of_lives(context.timeline, mine, starts)[0]
     of_largest = rows[(context.stack[rows] == largest) | ~context.is_traced[rows]]
-    count, joined_bytes = int(context.at_peak[of_largest].sum()), context.bytes_at_peak(context.marked(joined))
+    count = int(context.at_peak[of_largest].sum()) or len(of_largest)
+    joined_bytes = context.bytes_at_peak(context.marked(joined))
     if is_extended:  # of an epoch, with the first result, which is concatenated to the second
         begun = born_in(context)[rows]
         count = int(((context.stack[rows] == largest) & (begun == begun[np.argmax(context.size[rows])])).sum()) + 1
@@ -80,10 +81,7 @@ def collected_outputs(context: AdviceContext) -> Advice | None:
                 if joined_bytes
                 else "",
             ),
-            sentence(
-                "Of a number, `.item()` is enough{}.",
-                ", of their mean a sum that each is added to" if len(joined) else "",
-            ),
+            sentence("Of a number, `.item()` is enough{}.", "; of a mean, a running sum" if len(joined) else ""),
         ],
         "Tensor.cpu(), Tensor.item()",
         "https://docs.pytorch.org/docs/stable/notes/faq.html#my-model-reports-cuda-runtime-error-2-out-of-memory",

@@ -20,7 +20,7 @@ from snapreport.findings.live import names_of
 from snapreport.findings.retained_graphs import read_by_retained_graphs, retained_graphs
 from snapreport.findings.saving import share_of_lives
 from snapreport.findings.unused_graphs import unused_graphs
-from snapreport.integers import following, is_among
+from snapreport.integers import following, is_among, stable_order
 from snapreport.sentence import bytes_part, sentence
 from snapreport.timeline.activity import INFERENCE, TRAINING
 from snapreport.timeline.phases import NONE
@@ -56,8 +56,10 @@ def collected_outputs(context: AdviceContext) -> Advice | None:
     order = context.born[births(context).rows]
     later = np.searchsorted(order, context.born[mine], "right") + _MAX_USES
     starts = np.append(order, np.full(_MAX_USES + 1, len(context.timeline.events)))[np.minimum(later, len(order))]
-    # The next pass begins when one has been copied.
-    starts = np.minimum(starts, following(forward_births(context), context.born[mine], len(context.timeline.events)))
+    # A variable may refer to one until the line has made the next.
+    born, order = context.born[mine], stable_order(context.stack[mine], context.born[mine])
+    is_followed = np.append(np.diff(context.stack[mine][order]) == 0, False)
+    starts[order] = np.where(is_followed, np.minimum(starts[order], np.roll(born[order], -1) + 1), starts[order])
     computed = 0 if is_extended else len(rows)
     starts[computed:] = context.born[mine[computed:]]
     starts[~context.is_traced[mine]] = -1
@@ -236,7 +238,12 @@ def _over_steps(context: AdviceContext) -> np.ndarray:
     lines = lines.filter((pl.col("steps") >= _MIN_OUTPUTS) & (pl.col("steps") >= least * pl.col("n")))
     lines = lines.filter((pl.col("end") >= 0).any().over("stack", "size"))
     lines = lines.filter(pl.col("n") * pl.col("size") >= _LIKE_MOST * (pl.col("n") * pl.col("size")).max())
-    return table.join(lines, on=["stack", "size", "end"], how="semi")["row"].to_numpy()
+    found = table.join(lines, on=["stack", "size", "end"], how="semi")
+    # A variable may refer to the last of them for longer.
+    ends = found.group_by("stack", "size", "end").agg(first=pl.min("born"), until=pl.min("freed")).sort("first")
+    lasts = table.join(lines, on=["stack", "size", "end"], how="anti").sort("born")
+    lasts = lasts.join_asof(ends, left_on="born", right_on="first", by=["stack", "size"], check_sortedness=False)
+    return np.union1d(found["row"].to_numpy(), lasts.filter(pl.col("born") < pl.col("until"))["row"].to_numpy())
 
 
 def _without_graph(context: AdviceContext, lines: pl.DataFrame) -> pl.Series:

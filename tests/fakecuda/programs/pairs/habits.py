@@ -228,7 +228,10 @@ def votes() -> None:
     with torch.no_grad():
         for _ in range(4):
             x = floats(4, 3, 128, 128)
-            every = [net(x).softmax(1).cpu() if REMEDY == "cpu" else net(x).softmax(1) for net in nets]
+            every = []
+            for net in nets:
+                vote = net(x).softmax(1)
+                every.append(vote.cpu() if REMEDY == "cpu" else vote)
             torch.stack(every).mean(0).argmax(1).cpu()
 
 

@@ -39,7 +39,8 @@ from snapreport.findings.joined_results import _born_during
     ],
 )
 def test_tensors_as_large_as_logits(program: str, found: str, tmp_path: Path) -> None:
-    assert marks(chunked_loss._loss_sized(context_of(program, tmp_path))) == found
+    context = context_of(program, tmp_path)
+    assert marks(chunked_loss._loss_sized(context, chunked_loss._by_name(context))) == found
 
 
 def masks(between: int = 16, square: int = 1024, copies: int = 4, line: str = "l", again: int = 0) -> str:

@@ -121,4 +121,4 @@ def test_what_follows_logits_is_a_few_of_their_rows(seed: int) -> None:
 def test_bytes_of_the_logits_of_one_position(program: str, row: int, tmp_path: Path) -> None:
     context = context_of(program, tmp_path)
     last = len(context.size) - 1
-    assert full_logits._row(context, last, int(context.size[last])) == row
+    assert full_logits.row_of_logits(context, last, int(context.size[last])) == row

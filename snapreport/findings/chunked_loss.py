@@ -28,10 +28,9 @@ _BESIDE_LOGITS, _FEWEST_POSITIONS = 4, 16
 def chunked_loss(context: AdviceContext) -> Advice | None:
     if not context.trains and not context.infers:
         return None
-    loss = (context.frames(_LOSS) & ~context.frames(_SIGMOID))[context.stack]
-    if context.infers and not context.occurs(context.frames(_CROSS_ENTROPY)):
-        loss = _scores_of_tokens(context)  # a softmax of logits alone may sample from them
-    mask = _loss_sized(context, loss)
+    # In inference a softmax of logits alone may sample from them.
+    is_named = context.trains or context.occurs(context.frames(_CROSS_ENTROPY))
+    mask = _loss_sized(context, _by_name(context) if is_named else _scores_of_tokens(context))
     if not (size := context.much_at_peak(mask)):
         return None
     what = "The logits, their softmax and the gradients of both hold" if context.trains else "Logits and softmax hold"
@@ -51,6 +50,11 @@ def chunked_loss(context: AdviceContext) -> Advice | None:
         mask,
         1 - 1 / CHUNKS,
     )
+
+
+def _by_name(context: AdviceContext) -> np.ndarray:
+    """Bool per allocation: made by a cross entropy or log softmax, as frames say."""
+    return np.asarray((context.frames(_LOSS) & ~context.frames(_SIGMOID))[context.stack])
 
 
 def _scores_of_tokens(context: AdviceContext) -> np.ndarray:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import corpus
 import less
+import polars as pl
 import pytest
 from scripted import MIB, Script
 from test_findings_advice import BACKWARD, FORWARD, OPTIMIZER, WEIGHTS, advised, rules_of
@@ -108,3 +109,10 @@ def test_a_loss_in_a_library_is_one_of_the_program(name: str, rule: str) -> None
     seen, there = whole(name), advice_of(name, "in a library")
     assert peak(there[rule]) == peak(seen[rule])
     assert there.keys() <= seen.keys()
+
+
+def test_a_trace_that_begins_in_a_step_has_temporaries_of_it() -> None:
+    """The step of Adam frees them; its state stays."""
+    late = load(less.made(RECORDINGS / "mistakes" / "merged_adapters.pickle.xz", "last 70%"))
+    categories = late.allocations(0).filter(pl.col("alloc_event") < 0)["category"].to_list()
+    assert categories.count("temporary") == 6 and "optimizer state" not in categories

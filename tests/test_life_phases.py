@@ -103,7 +103,7 @@ def test_phases_of_lives(seed: int, stacks: list[int], own_frees: bool) -> None:
         freed = NONE
         if end >= 0:
             freed = (BACKWARD if bare_free[end] and trains else STACKS[free_stack][0]) if own else running[end]
-        within = is_traced and end >= 0 and run[alloc] == run[end]
+        within = end >= 0 and run[end] == (run[alloc] if is_traced else 0 if running[0] == OPTIMIZER_STEP else -1)
         if born == BACKWARD and own:
             within = within and freed != NONE
         elif born == BACKWARD and within:

@@ -402,7 +402,7 @@ def test_categories_of_stacks_and_frees(seed: int) -> None:
         elif category == "unknown" and not engine and end == "backward":
             category = "activation"
         elif category == "unknown" and not engine and end == "optimizer step" and alloc < 0:
-            category = "optimizer state"
+            category = "temporary" if lives.within[row] else "optimizer state"
         elif category == "kv cache" and end == "backward" and not is_own[stack]:
             category = "activation"
         source = source if category == before else "freed in"

@@ -16,6 +16,7 @@ from snapreport.timeline.category_rules import (
     KV_CACHE,
     OPTIMIZER_STATE,
     PARAMETER,
+    TEMPORARY,
     Rule,
     Rules,
     default_rules,
@@ -171,7 +172,8 @@ def stack_and_free_categories(
     say((codes == KV_CACHE) & ~own & (lives.freed == BACKWARD), ACTIVATION)
     nothing = (codes == 0) & ~lives.engine
     say(nothing & (lives.freed == BACKWARD), ACTIVATION)
-    say(nothing & (lives.freed == OPTIMIZER_STEP) & (alloc < 0), OPTIMIZER_STATE)
+    older = nothing & (lives.freed == OPTIMIZER_STEP) & (alloc < 0)
+    say(older, np.where(lives.within, TEMPORARY, OPTIMIZER_STATE))
     return codes.astype(np.uint8), source.astype(np.uint8)
 
 

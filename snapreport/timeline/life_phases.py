@@ -19,7 +19,8 @@ class LifePhases(Struct, frozen=True):
 
     born, freed: UInt8 phases of its allocation and of its free (the request if recorded); ``NONE`` if the stack shows
     none, if there is no stack, and if it was not allocated or freed in the trace.
-    within: bool, whether it was allocated and freed in one run of a phase, with no other phase in between.
+    within: bool, whether it was allocated and freed in one run of a phase, with no other phase in between; also what
+      the optimizer's step in which a trace begins frees of what is older.
     engine: bool, whether a thread of the autograd engine allocated it, which has no Python stack.
     final: the phase in which the trace ends. own_frees: whether frees have their own stacks, see
       :func:`frees_have_own_stacks`; without them ``freed`` is the phase of the allocations around the free.
@@ -128,8 +129,9 @@ def life_phases(events: pl.DataFrame, table: pl.DataFrame, phases: StackPhases) 
     freed = np.where(end >= 0, by_stack if own_frees else running[end], NONE)
     engine = (alloc >= 0) & bare_alloc[alloc] & trains
     born = np.where(engine, BACKWARD, phases.stretch[stack])
-    is_life = (alloc >= 0) & (end >= 0)
-    within = is_life & (stretch[alloc] == stretch[end])
+    # A trace that begins in an optimizer's step has those of its temporaries that were allocated before.
+    is_life = ((alloc >= 0) | (running[0] == OPTIMIZER_STEP)) & (end >= 0)
+    within = is_life & (stretch[np.maximum(alloc, 0)] == stretch[end])
     of_backward = born == BACKWARD
     if own_frees:
         # The engine frees its own temporaries; the program's code frees gradients.

@@ -47,11 +47,11 @@ class BatchPairs:
         size, stacks = self._size, self._stacks
         named = (names_pairs(stacks) | stacks.frames(_DISTANCES))[self._stack]
         compared = (stacks.frames(_LOSS)[self._stack] | named) & (size >= _MIN_BYTES)
-        by_program = stacks.outside_of_torch[self._stack]
+        outside = stacks.outside_of_torch[self._stack]
         for large in np.unique(size[compared])[::-1].tolist():
             count = side(large)
             is_read = count and (named.any() or (size == 8 * count).any())
-            if is_read and large not in self._of_layers and by_program[size == large].any():
+            if is_read and large not in self._of_layers and outside[size == large].any():
                 return count
         return 0
 

@@ -53,7 +53,7 @@ def chunked_loss(context: AdviceContext) -> Advice | None:
 
 
 def _by_name(context: AdviceContext) -> np.ndarray:
-    """Bool per allocation: made by a cross entropy or log softmax, as frames say."""
+    """Bool per allocation: made by a cross entropy or a log softmax, which a frame names."""
     return np.asarray((context.frames(_LOSS) & ~context.frames(_SIGMOID))[context.stack])
 
 

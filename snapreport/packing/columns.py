@@ -101,7 +101,7 @@ def _transformed(values: Ints, transform: str) -> npt.NDArray[np.uint64]:
 
 
 def _differences(values: Ints) -> Ints:
-    """Of each value and the one before it, 0 before the first; :func:`numpy.diff` takes ten times as long for a few."""
+    """Each value less the one before it, the first less 0. :func:`numpy.diff` takes ten times as long for a few."""
     differences = values.copy()
     differences[1:] -= values[:-1]
     return differences

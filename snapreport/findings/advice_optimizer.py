@@ -100,7 +100,7 @@ def _foreach_optimizer(context: AdviceContext, mask: np.ndarray) -> str:
 @remembered
 def _foreach_temporaries(context: AdviceContext) -> np.ndarray:
     within = context.frames(r"(?-u)torch/optim/\w+\.py _multi_tensor_\w+$")
-    mask: np.ndarray = within[context.stack] & context.is_freed
+    mask: np.ndarray = within[context.stack] & (context.is_freed | context.category("temporary"))
     if not mask.any():
         return mask
     # Allocations that outlive the step are state: SGD allocates its momentum buffers here, too.

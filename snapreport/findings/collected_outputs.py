@@ -12,7 +12,9 @@ from snapreport.findings.graphs import (
     births_until,
     born_in,
     dropped_graphs,
+    fails_in_backward,
     forward_births,
+    freed_in,
     saved_for_backward,
 )
 from snapreport.findings.joined_results import LARGE, joined_results
@@ -175,8 +177,14 @@ def extended_results(context: AdviceContext) -> np.ndarray:
 
 
 def _freed_by_program(context: AdviceContext, rows: np.ndarray) -> np.ndarray:
-    """Bool per row: freed by no backward pass, as far as the stack of the free tells, or alive at the end."""
-    return np.asarray(~(context.is_freed & context.may_be_backward[context.free_stack])[rows])
+    """Bool per row: freed by no backward pass, as far as the stack of the free tells, or alive at the end. Not what is
+    alive there of a stack that a backward pass frees memory of, or before one that memory ran out in: it is saved.
+    """
+    by_backward = context.is_freed & context.may_be_backward[context.free_stack]
+    is_saved = is_among(context.stack, np.unique(context.stack[by_backward]))
+    if fails_in_backward(context):
+        is_saved |= freed_in(context) == born_in(context) + 1
+    return np.asarray(~np.where(context.is_freed, by_backward, is_saved)[rows])
 
 
 def _collected(context: AdviceContext) -> np.ndarray:

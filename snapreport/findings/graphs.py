@@ -136,7 +136,7 @@ def waiting_graphs(context: AdviceContext) -> WaitingGraphs:
         last = freed_in(context)[rows].min()
         if begun[context.event] == last:  # a backward pass that is under way has freed some
             rows = np.flatnonzero(mine & (born_in(context) == before))
-        rows = rows[(freed_in(context)[rows] == last) & context.is_freed[rows]]
+        rows = rows[(freed_in(context)[rows] == last) & (context.is_freed[rows] | fails_in_backward(context))]
         if not _freed_by_backward(context, rows):
             return nothing
         if len(with_inner := _around_inner_steps(context, mine, last)):
@@ -238,6 +238,11 @@ def _read_by(context: AdviceContext, graphs: np.ndarray, passes: int) -> np.ndar
     every = context.table(np.flatnonzero(made), mine=mine[made])
     lines = every.filter("mine").group_by("stack", "size").len().filter(pl.col("len").is_between(passes - 1, passes))
     return context.marked(every.join(lines, on=["stack", "size"], how="semi")["row"].to_numpy())
+
+
+def fails_in_backward(context: AdviceContext) -> bool:
+    """Whether memory ran out in a backward pass: what it has not freed of a graph is alive at the end."""
+    return context.is_cut_off and backward_begins(context).max(initial=-1) > forward_births(context).max(initial=-1)
 
 
 def _freed_by_backward(context: AdviceContext, rows: np.ndarray) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 
 from snapreport.findings.advice_births import LINEAR, births
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext, remembered
+from snapreport.findings.attention_scores import attention_scores
 from snapreport.findings.computed_weights import computed_weights
 from snapreport.findings.graphs import born_in, freed_in
 from snapreport.findings.saving import bytes_of_spans, bytes_over_time, share_with_cost
@@ -109,7 +110,7 @@ def differences(context: AdviceContext) -> tuple[np.ndarray, int]:
     """
     every = births(context)
     # What is smaller is no sum, but may be a number for each dimension, by which vectors are scaled.
-    large = every.size >= MIN_BYTES // MOST_DEPTH
+    large = (every.size >= MIN_BYTES // MOST_DEPTH) & ~attention_scores(context).written[every.rows]
     rows, size, stack, calls = every.rows[large], every.size[large], every.stack[large], every.calls[large]
     mask, output = np.zeros(len(context.size), bool), 0
     # The program's own lines compute both and their sum, one directly after the other.

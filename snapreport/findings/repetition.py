@@ -125,7 +125,7 @@ def _is_layer(timeline: DeviceTimeline, repetitions: Repetitions) -> bool:
     """Whether the iterations are of one forward pass that memory ran out in: none runs half of the model's parameters,
     as far as their number tells, or modules that ran once, before all of them, left what a backward pass would need.
     """
-    if timeline.activity.kind != UNKNOWN or not timeline.oom_events:
+    if timeline.activity.kind != UNKNOWN:
         return False
     table = timeline.allocations
     parameters = int((table["category"] == "parameter").sum())
@@ -133,7 +133,7 @@ def _is_layer(timeline: DeviceTimeline, repetitions: Repetitions) -> bool:
     number = repetitions.of(born)
     forward = (stack_phases(timeline.recording).innermost == FORWARD)[stack]
     made = np.bincount(number[forward & (number >= 0)], minlength=repetitions.count)
-    before = forward & (number < 0) & ((freed < 0) | (freed > timeline.oom_events[-1]))
+    before = forward & (number < 0) & ((freed < 0) | (freed > max(timeline.oom_events, default=0)))
     before &= ~is_among(stack, np.unique(stack[number >= 0]))
     left = int(table["size"].to_numpy()[before].sum())
     return 2 * float(np.median(made)) <= parameters or left >= _MIN_LEFT

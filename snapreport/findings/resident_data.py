@@ -9,8 +9,6 @@ from snapreport.findings.graphs import forward_births
 from snapreport.findings.live import names_of
 from snapreport.sentence import sentence
 
-_MIN_BATCHES = 3
-
 
 @remembered
 def resident_data(context: AdviceContext) -> np.ndarray:
@@ -23,7 +21,7 @@ def resident_data(context: AdviceContext) -> np.ndarray:
     inputs = context.category("input") & ~context.forward[context.stack]
     early = inputs & (context.born < forward[0]) & (context.freed > forward[-1])
     batches = inputs & (context.born > forward[0])
-    if int(batches.sum()) < _MIN_BATCHES or not early.any():
+    if not batches.any() or not early.any():
         return context.marked()
     return np.asarray(early & (context.size >= 2 * int(np.median(context.size[batches]))))
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from snapreport.findings.advice_births import births
 from snapreport.findings.advice_context import MIN_SHARE, ONE_LINE, Advice, AdviceContext, remembered
+from snapreport.findings.attention_scores import attention_scores
 from snapreport.findings.outer_product import (
     DISTANCE_CHUNKS,
     ELEMENT_SIZES,
@@ -30,7 +31,10 @@ def scores_of_pairs(context: AdviceContext) -> np.ndarray:
     rows, size, stack = every.rows, every.size, every.stack
     function, mask = context.function[stack], np.zeros(len(context.size), bool)
     by_backward = context.is_freed & context.may_be_backward[context.free_stack]
+    if context.is_cut_off and context.trains:  # a backward pass would have come
+        by_backward |= ~context.is_freed
     large = context.outside_of_torch[stack] & ~every.forward & (size >= MIN_BYTES) & ~by_backward[rows]
+    large &= ~attention_scores(context).written[rows]
     # One line may multiply, scale, and take a softmax, of which the best are taken.
     first = np.maximum.accumulate(np.where(np.diff(size, prepend=-1) != 0, np.arange(len(size)), 0))
     ends = np.flatnonzero(large & (np.diff(size, append=-1) != 0))

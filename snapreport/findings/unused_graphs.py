@@ -40,7 +40,7 @@ def unused_graphs(context: AdviceContext) -> np.ndarray:
     # A backward pass that frees nothing has used its graph with retain_graph=True.
     born, freed, passes = born_in(context), freed_in(context), int(backward_passes(context)[-1]) + 1
     releases = np.bincount(born[by_backward & (freed == born + 1)], minlength=passes) > 0
-    outside = context.in_no_pass[frees]
+    outside = context.in_no_pass[frees] & context.is_freed
     ends_unused = outside & (releases[born] | (freed == born))
     dropped = ends_unused & _saved_by_dropped_nodes(context)
     # What the same lines made last may stay to the end.

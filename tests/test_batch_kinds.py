@@ -109,7 +109,8 @@ MESSAGES = "f:a64 f:a96 f:a96 f:a64 "
         # Libraries of graphs need no messages.
         ("d:i64 g:a96 g:a96 ", True),
         ("d:i63 g:a96 g:a96 ", False),
-        ("d:u64 g:a96 g:a96 ", False),
+        ("d:u64 g:a96 g:a96 ", True),  # one step does not show what is an input
+        ("d:u64 g:a96 d:u64 g:a96 ", False),
         ("d:i64 g:a96 -0 g:a96 ", False),
     ],
 )

@@ -15,8 +15,9 @@ Row = dict[str, int]
 
 
 def plain(rows: list[Row], results: list[int], others: list[int], events: int) -> list[int]:
-    """A row of a MiB or more is joined if a line has two results or more just before it, as large together, and if that
-    is so for half of what its own line allocates. While it is alive, what is as large or twice as large is made of it.
+    """A row of a MiB or more is joined if a line has two results or more just before it, or two or more of one size, as
+    large together, and if that is so for half of what its own line allocates. While it is alive, what is as large or
+    twice as large is made of it.
     """
 
     def end(row: Row) -> int:
@@ -28,6 +29,7 @@ def plain(rows: list[Row], results: list[int], others: list[int], events: int) -
         born = rows[at]["alloc_event"]
         alive = [rows[of] for of in results if rows[of]["alloc_event"] < born <= end(rows[of])]
         lines = [[row["size"] for row in alive if row["stack"] == stack] for stack in {row["stack"] for row in alive}]
+        lines += [[size] * line.count(size) for line in lines for size in set(line)]
         if any(len(sizes) > 1 and sum(sizes) == rows[at]["size"] for sizes in lines):
             sums.append(at)
     for stack in {rows[at]["stack"] for at in large}:

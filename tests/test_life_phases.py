@@ -57,10 +57,14 @@ def table_of(events: list[tuple[str, int]]) -> pl.DataFrame:
     return pl.DataFrame([action, pl.Series("stack", [stack for _, stack in events], pl.Int32)])
 
 
+SIZES = [512 << at % 3 for at in range(1000)]
+
+
 def phases_of(events: list[tuple[str, int]], lives: list[Life]) -> LifePhases:
     names = ("alloc_event", "free_requested_event", "free_event", "stack", "free_stack")
     columns = zip(names, zip(*lives, strict=True), strict=True)
     table = pl.DataFrame({name: np.array(column, np.int32) for name, column in columns})
+    table = table.with_columns(size=pl.Series(SIZES[: len(lives)], dtype=pl.Int64))
     return life_phases(table_of(events), table, PHASES)
 
 
@@ -104,6 +108,10 @@ def test_phases_of_lives(seed: int, stacks: list[int], own_frees: bool) -> None:
         if end >= 0:
             freed = (BACKWARD if bare_free[end] and trains else STACKS[free_stack][0]) if own else running[end]
         within = end >= 0 and run[end] == (run[alloc] if is_traced else 0 if running[0] == OPTIMIZER_STEP else -1)
+        # State that is made anew goes in a step that leaves something as large.
+        first = [other for other, life in enumerate(lives) if life[0] >= 0 and run[life[0]] == 0]
+        left = {SIZES[other] for other in first if ends[other] < 0 or run[ends[other]] > 0}
+        within = within and (is_traced or SIZES[at] not in left)
         if born == BACKWARD and own:
             within = within and freed != NONE
         elif born == BACKWARD and within:

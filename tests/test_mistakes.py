@@ -552,7 +552,7 @@ def test_weights_that_no_optimizer_has(torch: fake_torch.FakeTorch, folder: Path
     given = advice(whole)
     assert next(iter(given)) == "untrained-gradients" and "untrained-gradients" not in advice(frozen)
     assert frozen.timeline(0).peak_bytes < whole.timeline(0).peak_bytes - 380 * MIB
-    assert given["untrained-gradients"].detail[1].startswith("434 MiB (")
+    assert given["untrained-gradients"].detail[0].startswith("434 MiB (")
     painted = advice(recorded(torch, folder, "painted", ""))
     assert painted["untrained-gradients"].detail[1].startswith("Activations that only these gradients need")
     assert "accumulation" not in painted and "untrained-gradients" not in advice(

@@ -75,7 +75,8 @@ def test_passes_that_no_backward_pass_follows(program: str, found: str, tmp_path
     ("program", "found"),
     [
         ("d:i64 " + "d2:i16 f:a8 " * 4, [0]),
-        ("d:i64 " + "d2:i16 f:a8 " * 3, []),  # two batches after the first pass
+        ("d:i64 " + "d2:i16 f:a8 " * 2, [0]),
+        ("d:i64 " + "d2:i16 f:a8 ", []),  # no batch after the first pass
         ("d:i32 " + "d2:i16 f:a8 " * 4, [0]),
         ("d:i31 " + "d2:i16 f:a8 " * 4, []),
         ("d:u64 " + "d2:i16 f:a8 " * 4, []),

@@ -51,9 +51,12 @@ def _is_one_graph(context: AdviceContext) -> bool:
     fixed = large & ~context.forward[context.stack] & (context.born < forward[0]) & (context.freed > forward[-1])
     # A trace that begins late does not show what older memory is: where nothing else is read, it may be the data.
     older = fixed & context.category("unknown") & ~context.is_traced & (not later.any())
-    named = fixed & context.category("input", "unknown") & context.has_python
+    read = context.category("input", "unknown") & context.has_python
+    named = fixed & read
     if context.occurs(context.frames(_GRAPH_NETWORK)):
-        return bool((older | named).any())
+        # One step does not show what is an input.
+        read &= large & ~context.forward[context.stack] & (context.born > forward[0])
+        return bool((older | (fixed & inputs)).any() or (named.any() and not read.any()))
     sizes, count = np.unique(context.size[older], return_counts=True)
     older &= np.isin(context.size, sizes[count <= _ALIKE])
     return _sends_messages(context, named) or _sends_messages(context, older, _OF_A_LAYER)

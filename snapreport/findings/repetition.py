@@ -20,7 +20,7 @@ from snapreport.findings.loop_lines import loop_anchors, outside_modules
 from snapreport.integers import is_among, stable_order
 from snapreport.timeline.activity import UNKNOWN
 from snapreport.timeline.build import DeviceTimeline
-from snapreport.timeline.lifetimes import IS_TRACED
+from snapreport.timeline.lifetimes import IS_TRACED, NEVER
 from snapreport.timeline.phases import FORWARD, stack_phases
 
 FEWEST = 4
@@ -133,7 +133,7 @@ def _is_layer(timeline: DeviceTimeline, repetitions: Repetitions) -> bool:
     number = repetitions.of(born)
     forward = (stack_phases(timeline.recording).innermost == FORWARD)[stack]
     made = np.bincount(number[forward & (number >= 0)], minlength=repetitions.count)
-    before = forward & (number < 0) & ((freed < 0) | (freed > max(timeline.oom_events, default=0)))
+    before = forward & (number < 0) & ((freed < 0) | (freed > max(timeline.oom_events, default=NEVER)))
     before &= ~is_among(stack, np.unique(stack[number >= 0]))
     left = int(table["size"].to_numpy()[before].sum())
     return 2 * float(np.median(made)) <= parameters or left >= _MIN_LEFT

@@ -1,4 +1,5 @@
-"""Recordings that show less, made from others: what a ring buffer dropped, without some frames or times, or larger.
+"""Recordings that show less, made from others: what a ring buffer dropped, cut short, without some frames or times, or
+larger.
 
 Of what they leave out an advice can promise less, or nothing; what it promises beyond the whole recording comes of a
 rule that takes what it does not see for something else. tests/recordings/less.txt lists those in which conditions of
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import corpus
+import cut_short
 
 Raw = dict[str, Any]
 _SIZES = ("address", "addr", "size", "total_size", "allocated_size", "active_size", "requested_size", "device_free")
@@ -74,6 +76,9 @@ WAYS: dict[str, Callable[[Raw], Raw]] = {
     "last 70%": partial(last, 0.7),
     "last 40%": partial(last, 0.4),
     "last 15%": partial(last, 0.15),
+    "first 80%": partial(cut_short.first, 0.8),
+    "first 50%": partial(cut_short.first, 0.5),
+    "out of memory": cut_short.out_of_memory,
     "Python frames": partial(with_frames, True),
     "C++ frames": partial(with_frames, False),
     "no times": without_times,

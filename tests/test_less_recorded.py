@@ -11,13 +11,17 @@ import less
 import polars as pl
 import pytest
 from scripted import MIB, Script
-from test_findings_advice import BACKWARD, FORWARD, OPTIMIZER, WEIGHTS, advised, rules_of
+from test_findings_advice import BACKWARD, FORWARD, OPTIMIZER, TORCH, WEIGHTS, advised, rules_of
 
 from snapreport.findings.model import Finding
+from snapreport.findings.run import findings
 from snapreport.snapshot import load
 
 RECORDINGS = Path(__file__).parent / "recordings"
 LATE = ("last 70%", "last 40%")
+INITIAL, FOREACH = (
+    [(f"{TORCH}optim/adam.py", function), OPTIMIZER[1]] for function in ("_init_group", "_multi_tensor_adam")
+)
 
 
 def advice_of(name: str, way: str) -> dict[str, Finding]:
@@ -116,3 +120,50 @@ def test_a_trace_that_begins_in_a_step_has_temporaries_of_it() -> None:
     late = load(less.made(RECORDINGS / "mistakes" / "merged_adapters.pickle.xz", "last 70%"))
     categories = late.allocations(0).filter(pl.col("alloc_event") < 0)["category"].to_list()
     assert categories.count("temporary") == 6 and "optimizer state" not in categories
+
+
+@pytest.mark.parametrize(
+    ("name", "way", "rules"),
+    [
+        # Graphs of two evaluations, of three backward passes: they run between some steps only.
+        ("validation_after", "first 50%", {"accumulation"}),
+        ("witnesses/tables", "first 50%", {"accumulation"}),
+        # Scores of attention, and a product with the values, are no differences of vectors.
+        ("witnesses/tight", "first 80%", {"distance-matrix", "score-chunks"}),
+        # Memory ran out in a backward pass: what it had not freed yet is no result of a loop.
+        ("mistakes/summed", "out of memory", {"collected-outputs"}),
+    ],
+)
+def test_what_ends_early_promises_nothing_of_its_own(name: str, way: str, rules: set[str]) -> None:
+    seen, early = whole(name), advice_of(name, way)
+    assert not rules & early.keys() or all(peak(early[rule]) >= peak(seen[rule]) for rule in rules & early.keys())
+
+
+def test_what_ends_early_has_its_cause_still() -> None:
+    assert "data-on-device" in advice_of("witnesses/tables", "first 50%")
+    assert "backward-each" in advice_of("mistakes/summed", "out of memory")
+
+
+def test_layers_of_the_pass_in_which_a_trace_ends_do_not_leak() -> None:
+    early = load(less.made(RECORDINGS / "witnesses" / "waves.pickle.xz", "first 80%"))
+    assert not [one for one in findings(early) if one.kind == "leak"]
+
+
+@pytest.mark.parametrize("way", ["first 80%", "first 50%", "out of memory"])
+@pytest.mark.parametrize("name", ["witnesses/unfrozen", "conditions/dreaming", "leaks/2.15.0_ends_stopped"])
+def test_a_graph_that_is_alive_at_the_end_is_no_error(name: str, way: str) -> None:
+    advice_of(name, way)
+
+
+def test_temporaries_of_the_step_in_which_memory_runs_out_are_no_state(tmp_path: Path) -> None:
+    """Adam's foreach code has them of all parameters at once; the fused kernel has none."""
+    script = Script()
+    for kind, where in (("parameter", WEIGHTS), ("gradient", BACKWARD), ("state", INITIAL), ("temporary", FOREACH)):
+        for _ in range(8):
+            script.alloc(kind, 20 * MIB, *where)
+    raw = script.raw()
+    raw["device_traces"][0].append({**script.events[-1], "action": "oom", "addr": 0, "device_free": MIB})
+    advice = advised(raw, tmp_path)
+    assert advice["foreach-optimizer"].evidence["at_peak_bytes"] == 9 * 20 * MIB  # with the request that failed
+    assert advice["optimizer-state"].evidence["at_peak_bytes"] == 8 * 20 * MIB
+    assert "offload" not in advice

@@ -31,13 +31,18 @@ from snapreport.findings.shortage import (
     verdict,
 )
 from snapreport.number_format import plural
-from snapreport.sentence import device_part, sentence
+from snapreport.sentence import bytes_part, device_part, sentence
 from snapreport.snapshot import Snapshot
 from snapreport.timeline.build import DeviceTimeline
+from snapreport.timeline.lifetimes import IS_TRACED
 from snapreport.timeline.phases import BACKWARD, FORWARD, OPTIMIZER_STEP, PHASES, stack_phases
 
 NEAR_EVENTS, NEAR_US = 1000, 1_000_000
 """Failures no further apart than this, in events and in microseconds, are one: a program that tries again."""
+
+_ADAM_STATES = 2
+"""Of Adam, for each parameter; others have one or none."""
+_ADAPTERS = r"(?i)/peft/|lora"
 
 
 class MoreOomsEvidence(Evidence):
@@ -136,6 +141,7 @@ def _finding(snapshot: Snapshot, timeline: DeviceTimeline, group: list[int]) -> 
         detail=oom_detail(
             s, why, evidence, names, longer_step(timeline, event, "this"), _first_step_bytes(snapshot, timeline, event)
         )
+        + _state_to_come(context, event)
         + ([needed.sentence] if needed is not None else []),
         bytes=s.requested,
         event=event,
@@ -157,6 +163,25 @@ def _first_step_bytes(snapshot: Snapshot, timeline: DeviceTimeline, event: int) 
     begins = computed[-1] if len(computed) else event
     earlier = int(live["alloc_event"].to_numpy().min()) < begins or bool((phase[:begins] == OPTIMIZER_STEP).any())
     return 0 if earlier else int(live["size"].sum())
+
+
+def _state_to_come(context: AdviceContext, event: int) -> list[str]:
+    """What an optimizer adds to a pass that memory runs out in before the first optimizer step: a smaller pass may fit,
+    and its step fail. Nothing is said where older memory than the trace may be state.
+    """
+    timeline = context.timeline
+    live = live_at(timeline.allocations, event)
+    weights = int(live.filter(pl.col("category") == "parameter")["size"].sum())
+    older = int(live.filter((pl.col("category") != "parameter") & ~IS_TRACED)["size"].sum())
+    phase = stack_phases(context.recording).innermost[timeline.events["stack"].to_numpy()[: event + 1]]
+    is_later = (phase == OPTIMIZER_STEP).any() or context.category("optimizer state").any()
+    if not context.trains or is_later or timeline.recording_gaps or older >= weights:
+        return []
+    # Adapters leave most weights as they are.
+    if not context.is_much(_ADAM_STATES * weights) or context.occurs(context.frames(_ADAPTERS)):
+        return []
+    text = "No optimizer step has run: Adam's state, two numbers for each weight that is trained, takes up to {} more."
+    return [sentence(text, bytes_part(_ADAM_STATES * weights))]
 
 
 def _confidence(timeline: DeviceTimeline, event: int, s: Shortage, why: Verdict) -> Confidence:

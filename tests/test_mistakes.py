@@ -89,6 +89,8 @@ CASES = [
     ("recall", "chunks", "score-chunks"),  # in training, and of vectors with themselves
     ("packed", "half", "accumulation"),  # no query is short enough for all that the engine makes
     ("adapted", "drop", "collected-weights"),  # with their gradients
+    ("play", "host", "data-on-device"),  # drawn after a forward pass that chooses an action
+    ("attended", "checkpoint", "checkpointing"),
 ]
 RECORDED = Path(__file__).parent / "recordings" / "mistakes"
 MIB = 1 << 20

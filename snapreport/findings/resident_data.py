@@ -9,6 +9,11 @@ from snapreport.findings.graphs import forward_births
 from snapreport.findings.live import names_of
 from snapreport.sentence import sentence
 
+_SAMPLES = r"^(sample\w*|(get|next)_(mini)?batch|__getitem__|__next__)$"
+"""Functions that read batches from a replay buffer, also after a forward pass that chose an action."""
+_MIN_SAMPLED = 3
+"""Of what they return: one or two may be actions."""
+
 
 @remembered
 def resident_data(context: AdviceContext) -> np.ndarray:
@@ -20,8 +25,9 @@ def resident_data(context: AdviceContext) -> np.ndarray:
         return context.marked()
     inputs = context.category("input") & ~context.forward[context.stack]
     early = inputs & (context.born < forward[0]) & (context.freed > forward[-1])
-    batches = inputs & (context.born > forward[0])
-    if not batches.any() or not early.any():
+    sampled = context.traced("unknown") & (context.functions(_SAMPLES) & ~context.forward)[context.stack]
+    batches = (inputs | sampled) & (context.born > forward[0])
+    if not (inputs & batches).any() and int(batches.sum()) < _MIN_SAMPLED or not early.any():
         return context.marked()
     return np.asarray(early & (context.size >= 2 * int(np.median(context.size[batches]))))
 

@@ -6,7 +6,6 @@ import numpy as np
 import polars as pl
 from msgspec import Struct
 
-from snapreport.integers import is_among
 from snapreport.timeline.activity import engine_allocations
 from snapreport.timeline.lifetimes import ALLOC, FREE_COMPLETED, FREE_REQUESTED, NEVER, action_codes, allocates
 from snapreport.timeline.phases import BACKWARD, FORWARD, NONE, OPTIMIZER_STEP, ZERO_GRAD, StackPhases
@@ -136,7 +135,7 @@ def life_phases(events: pl.DataFrame, table: pl.DataFrame, phases: StackPhases) 
     # A step that makes its state anew frees the old, which is as large as what it leaves.
     size = table["size"].to_numpy()
     leaves = (alloc >= 0) & (stretch[np.maximum(alloc, 0)] == stretch[0]) & ~within
-    within &= (alloc >= 0) | ~is_among(size, np.unique(size[leaves]))
+    within &= (alloc >= 0) | ~np.isin(size, size[leaves])
     of_backward = born == BACKWARD
     if own_frees:
         # The engine frees its own temporaries; the program's code frees gradients.

@@ -17,6 +17,7 @@ import pairs.keepers
 import pairs.laboratory
 import pairs.language
 import pairs.mistakes
+import pairs.newcomers
 import pairs.ordinary
 import pairs.others
 import pairs.science

@@ -62,10 +62,13 @@ def unused_graphs(context: AdviceContext) -> np.ndarray:
     graphs = graphs.filter(pl.Series(ended - begun) < pl.col("n"))
     every = births_without_workspaces(context)
     order, lines_of = context.born[every.rows[every.forward]], every.calls[every.forward]
-    dense = [
-        count >= DENSE * len(np.unique(lines_of[slice(*np.searchsorted(order, (first, end + 1)))]))
-        for count, first, end in graphs.select("lines", "first", "end").rows()
-    ]
+    # Some of a pass's lines save for another graph, as those of a coarse network for samples of a fine one.
+    candidates = np.zeros(len(phase), bool)
+    candidates[table.filter(pl.col("graph").is_in(graphs["graph"].implode()))["calls"].to_numpy()] = True
+    dense = []
+    for first, end in graphs.select("first", "end").rows():
+        between = np.unique(lines_of[slice(*np.searchsorted(order, (first, end + 1)))])
+        dense.append(bool(candidates[between].sum() >= DENSE * len(between)))
     numbers = graphs.filter(pl.Series(dense, dtype=pl.Boolean))["graph"].implode()
     of_graphs = table.filter(pl.col("graph").is_in(numbers))["calls"].to_numpy()
     # Several graphs may go at once, or stay to the end: they come from the same lines.

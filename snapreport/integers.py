@@ -81,12 +81,6 @@ def _greatest(numbers: np.ndarray) -> int:
     return int(numbers.max()) if len(numbers) else 0
 
 
-def max_or_zero(column: pl.Series) -> int:
-    """The greatest value of an integer column; 0 where it has none."""
-    value = column.max()
-    return value if isinstance(value, int) else 0
-
-
 def interned(strings: pl.Series) -> tuple[list[str], npt.NDArray[np.uint32]]:
     """Distinct strings by first appearance, and the number of each row's; of strings without nulls."""
     texts = strings.unique(maintain_order=True)

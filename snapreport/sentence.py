@@ -144,11 +144,11 @@ def rank_part(number: int, name: str = "rank {}") -> Sentence:
     return Sentence([Part("rank", name.format(number), int(number))])
 
 
-def event_part(number: int, name: str = "event {}") -> Sentence:
-    """``event 5,445``; ``name``: a template for another form. The state before the first event, -1, is the start."""
+def event_part(number: int) -> Sentence:
+    """``event 5,445``. The state before the first event, -1, is the start."""
     if number < 0:
         return sentence("the start of the trace")
-    return Sentence([Part("event", name.format(count_text(number)), int(number))])
+    return Sentence([Part("event", f"event {count_text(number)}", int(number))])
 
 
 def bytes_part(count: int) -> Sentence:

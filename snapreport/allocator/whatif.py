@@ -132,7 +132,7 @@ class WhatIf:
             name = settings.text() if name is None else f"{name},per_process_memory_fraction:1"
         return self._spread(name or settings.text(), settings, change, self.residual)
 
-    def standard(self, change: Change | None = None) -> list[ReplayRun]:
+    def standard(self, change: Change) -> list[ReplayRun]:
         """The usual settings, each on top of the recorded ones."""
         wanted = [parse_settings([text], self.own) for text in TRIED_SETTINGS]
         return [

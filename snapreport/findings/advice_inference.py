@@ -35,7 +35,6 @@ _APART = 16
 """How many times more events are between two lists of one line than between two tensors of one list."""
 AT_ONCE = 4
 """Events after which a workspace is gone."""
-_CACHE = r"(?i)kv_?cache|key_?value|past_key|/cache\.py|/cache_utils\.py|DynamicCache|StaticCache|paged_?attention"
 
 
 class PreviousEvidence(AdviceEvidence, kw_only=True):

@@ -99,7 +99,7 @@ def _scores(context: AdviceContext) -> Scores:
     marked |= centres | shaped
     marked |= _neighbours(context, births, np.flatnonzero(marked[births]), caller, direct, product)
     math_core = in_math[context.stack]
-    one_line = _one_line(context, births, marked, caller)
+    one_line = _one_line(context, births, marked)
     # Not the last of a run, which is the output of a call and stays.
     inside = math_core[births]
     outputs = context.marked(births[inside & ~np.append(inside[1:], False)])
@@ -328,7 +328,7 @@ def _projected(
     return found
 
 
-def _one_line(context: AdviceContext, births: np.ndarray, marked: np.ndarray, caller: np.ndarray) -> np.ndarray:
+def _one_line(context: AdviceContext, births: np.ndarray, marked: np.ndarray) -> np.ndarray:
     """Bool per allocation: marked ones, where one line of Python scales queries and keys and makes all scores.
 
     SDPA's math kernel does so. Without C++ frames its one call in Python is all that is recorded.

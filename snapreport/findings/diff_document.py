@@ -24,16 +24,18 @@ from snapreport.findings.diff_cause import cause_of
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.stats import frames_of
 
+_MOST = 50  # changes of a kind
 
-def diff_document(result: SnapshotDiff, top: int = 50, series: list[SeriesDevice] | UnsetType = UNSET) -> DiffDocument:
-    """The document of ``snapreport diff --json``: totals of every moment, and the ``top`` changes of each kind."""
+
+def diff_document(result: SnapshotDiff, series: list[SeriesDevice] | UnsetType = UNSET) -> DiffDocument:
+    """The document of ``snapreport diff --json``: totals of every moment, and the first 50 changes of each kind."""
     before, after = (DiffFile(one.recording.name, one.recording.file_bytes) for one in (result.before, result.after))
-    devices = [_document_device(result, device, top) for device in result.devices]
+    devices = [_document_device(result, device) for device in result.devices]
     renamed = [RenamedFile(*names) for names in sorted(result.matching.renamed.items())]
     return DiffDocument(before, after, result.only_before, result.only_after, devices, renamed, series)
 
 
-def _document_device(result: SnapshotDiff, device: DeviceDiff, top: int) -> DiffDevice:
+def _document_device(result: SnapshotDiff, device: DeviceDiff) -> DiffDevice:
     moments = []
     for moment, stacks, categories, functions, modules in zip(
         device.moments, device.stacks, device.categories, device.functions, device.modules, strict=True
@@ -47,9 +49,9 @@ def _document_device(result: SnapshotDiff, device: DeviceDiff, top: int) -> Diff
                 after_bytes=moment.after_bytes,
                 delta=moment.after_bytes - moment.before_bytes,
                 categories=convert(categories.rows(named=True), list[NamedChange]),
-                functions=convert(_changed(functions, top), list[NamedChange]),
-                modules=convert(_changed(modules, top), list[NamedChange]) or UNSET,
-                stacks=[_stack_change(result, row) for row in _changed(stacks, top)],
+                functions=convert(_changed(functions), list[NamedChange]),
+                modules=convert(_changed(modules), list[NamedChange]) or UNSET,
+                stacks=[_stack_change(result, row) for row in _changed(stacks)],
             )
         )
     differs = (pl.col("before") != pl.col("after")) | (pl.col("only_before") + pl.col("only_after") > 0)
@@ -61,12 +63,12 @@ def _document_device(result: SnapshotDiff, device: DeviceDiff, top: int) -> Diff
         before=_totals(device.before),
         after=_totals(device.after),
         moments=moments,
-        segments=convert(device.segments.filter(differs).head(top).rows(named=True), list[SegmentChange]),
+        segments=convert(device.segments.filter(differs).head(_MOST).rows(named=True), list[SegmentChange]),
     )
 
 
-def _changed(rows: pl.DataFrame, top: int) -> list[dict[str, Any]]:
-    return rows.filter(pl.col("change") != "same").head(top).rows(named=True)
+def _changed(rows: pl.DataFrame) -> list[dict[str, Any]]:
+    return rows.filter(pl.col("change") != "same").head(_MOST).rows(named=True)
 
 
 def _stack_change(result: SnapshotDiff, row: dict[str, Any]) -> StackChange:

@@ -160,21 +160,21 @@ def by_stack(live: pl.DataFrame, names: Names, most: int = MOST) -> list[StackRo
     return made
 
 
-def by_function(live: pl.DataFrame, names: Names, most: int = MOST) -> list[FunctionRow]:
+def by_function(live: pl.DataFrame, names: Names) -> list[FunctionRow]:
     """``function``, ``bytes``, ``count``: the stacks' own functions, see ``timeline/own_code.py``."""
     stacks = stack_sums(live)
-    rows = _sums(stacks.with_columns(function=names.functions.gather(stacks["stack"])), "function").head(most)
+    rows = _sums(stacks.with_columns(function=names.functions.gather(stacks["stack"])), "function").head(MOST)
     return [FunctionRow(**row) for row in rows.rows(named=True)]
 
 
-def by_place(live: pl.DataFrame, names: Names, most: int = MOST) -> list[PlaceRow]:
+def by_place(live: pl.DataFrame, names: Names) -> list[PlaceRow]:
     """``place``, ``bytes``, ``count``: the lines of those functions."""
     stack = live["stack"].to_numpy()
     frame = names.frames[stack] + 1
     first = np.full(int(frame.max(initial=0)) + 1, len(names.frames))
     np.minimum.at(first, frame, stack)
     sums = sums_of_codes(first[frame], live["size"].to_numpy())
-    rows = zip(*(column[:most].tolist() for column in sums), strict=True)
+    rows = zip(*(column[:MOST].tolist() for column in sums), strict=True)
     return [PlaceRow(place=names.place(stack), bytes=size, count=count) for stack, size, count in rows]
 
 
@@ -213,7 +213,7 @@ _PLURALS = {
     "workspace": "workspaces",
     "kv cache": "KV cache",
 }
-_MIN_SHARE = 0.01
+_MOST_PARTS, _MIN_SHARE = 4, 0.01
 
 
 def category_text(category: str) -> str:
@@ -221,10 +221,10 @@ def category_text(category: str) -> str:
     return _PLURALS.get(category, category)
 
 
-def main_parts(categories: Sequence[CategoryRow], most: int = 4) -> list[tuple[str, int]]:
+def main_parts(categories: Sequence[CategoryRow]) -> list[tuple[str, int]]:
     """(name, bytes) of the largest categories of at least 1%; what is unknown comes last, whatever its size."""
     total = sum(row["bytes"] for row in categories)
     parts = [row for row in categories if row["bytes"] >= _MIN_SHARE * total]
-    known = [row for row in parts if row["category"] != "unknown"][:most]
+    known = [row for row in parts if row["category"] != "unknown"][:_MOST_PARTS]
     unknown = [row for row in parts if row["category"] == "unknown"]
     return [(category_text(row["category"]), row["bytes"]) for row in [*known, *unknown]]

@@ -64,7 +64,7 @@ def cycle_findings(
     table = _outliving(timeline, repetitions)
     bursts = _bursts(table, timeline)
     found = []
-    for row in _suspects(bursts, table, timeline, leaking).rows(named=True):
+    for row in _suspects(bursts, timeline, leaking).rows(named=True):
         mine = table.filter(pl.col("stack") == row["stack"])
         in_bursts = int(bursts.filter(pl.col("stack") == row["stack"])["bytes"].sum())
         if in_bursts >= _MIN_BURST_SHARE * int(mine["size"].sum()):
@@ -131,7 +131,7 @@ def _freed_together(timeline: DeviceTimeline, freed: np.ndarray) -> pl.Series:
     return pl.Series(counts[run[freed]])
 
 
-def _suspects(bursts: pl.DataFrame, table: pl.DataFrame, timeline: DeviceTimeline, leaking: set[int]) -> pl.DataFrame:
+def _suspects(bursts: pl.DataFrame, timeline: DeviceTimeline, leaking: set[int]) -> pl.DataFrame:
     """A row per stack whose bursts look like the collector's, most bytes first."""
     stacks = bursts.group_by("stack").agg(
         bursts=pl.len(),

@@ -97,9 +97,9 @@ class EventReader:
         chunk = self._chunk(self._by_key(entries, where), where, len(entries), release=release)
         self._append(chunk, len(entries), where)
 
-    def read_parsed(self, parsed: ParsedEntries, dicts: list[Any], place: str, start: int) -> None:
+    def read_parsed(self, parsed: ParsedEntries, dicts: list[Any], start: int) -> None:
         """Append a part of a trace of which ``dicts`` were unpickled. Otherwise as :meth:`read_chunk`."""
-        where = _where(place, start)
+        where = _where("trace", start)
         self._count_unknown({key: count for key, count in parsed.unknown_keys.items() if count})
         chunk = self._parsed_chunk(parsed)
         chunk["stack"] = parsed.stacks, None

@@ -44,7 +44,7 @@ class TraceCollector:
         if items and type(items[-1]) is ParsedEntries:
             self.finish()
             # The plain reader reports the place of an error; here the device is not known yet.
-            self.reader.read_parsed(items[-1], items[:-1], "trace", self._rows)
+            self.reader.read_parsed(items[-1], items[:-1], self._rows)
             self._rows += items[-1].rows
             self.parsed += 1
             _empty(items[:-1])

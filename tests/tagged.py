@@ -28,6 +28,7 @@ FRAMES: dict[str, tuple[Frame, ...]] = {
     "z": ((TORCH + "optim/optimizer.py", "zero_grad"),),
     "r": ((TORCH + "autograd/__init__.py", "_make_grads"), *BACKWARD),
     "kl": ((TORCH + "nn/functional.py", "kl_div"), ("/app/loss.py", "loss")),
+    "bce": ((TORCH + "nn/functional.py", "binary_cross_entropy_with_logits"), ("/app/loss.py", "loss")),
 }  # fmt: skip
 NAMES = {
     "p": "parameter", "i": "input", "g": "gradient", "a": "activation", "s": "optimizer state", "t": "temporary",

@@ -18,6 +18,7 @@ from scripted import MIB, Script
 
 import snapreport
 from snapreport.findings.allocation_growth import theil_sen
+from snapreport.findings.gate import leak_check
 from snapreport.findings.growth_pattern import SingleGrowth, added_bytes, growth_of, single_growth
 from snapreport.findings.live_at_end import leaks_of
 from snapreport.findings.model import Finding
@@ -288,6 +289,8 @@ def test_a_kv_cache_grows_and_is_no_leak(tmp_path: Path) -> None:
     assert page_remedies(snapshot, [cache], {0: 0}, 0, Links()) == [], "no leak to fix"
     (chip,) = chips([cache], {0: 0}, 0, Links())
     assert "Without it" not in chip.remedy
+    check = leak_check(snapshot, snapshot.timeline(0))
+    assert (check.passed, check.value, check.evidence) == (True, 0, [])
 
 
 @pytest.mark.parametrize("by", ["collector", "list"])

@@ -36,11 +36,29 @@ from snapreport.findings.joined_results import _born_during
         ("f:a8 ce:a16384 e:t16384 e:t32767 b:t8", ".xx.."),
         ("f:a8 ce:a16384 e:t32768 e:t16384 b:t8", ".x.x."),
         ("f:a8 ce:a16384 b:t16384 e:t32768 b:t8", ".xx.."),
+        ("f:a16384 bce:a16384 b:t16384 b:t8", "...."),  # of each class alone
     ],
 )
 def test_tensors_as_large_as_logits(program: str, found: str, tmp_path: Path) -> None:
     context = context_of(program, tmp_path)
     assert marks(chunked_loss._loss_sized(context, chunked_loss._by_name(context))) == found
+
+
+LOGITS = "w:p65536 f:a256 lin:a1048576 "  # 262,144 words of width 64, 1,024 positions
+
+
+@pytest.mark.parametrize(
+    ("program", "found"),
+    [
+        (LOGITS + "l:a1048576 l:t4", "...x."),
+        (LOGITS + "l:a1048576 l:t2", "...x."),  # in 16 bits
+        (LOGITS + "l:a1048576 l:t8", "....."),  # the index of a token that is sampled
+        (LOGITS + "lin:a1048576 l:t4", "....."),
+        ("w:p65536 f:a32 lin:a1048576 l:a1048576 l:t4", "....."),  # of another layer
+    ],
+)
+def test_one_probability_of_each_position_is_used(program: str, found: str, tmp_path: Path) -> None:
+    assert marks(chunked_loss._scores_of_tokens(context_of(program, tmp_path))) == found
 
 
 def masks(between: int = 16, square: int = 1024, copies: int = 4, line: str = "l", again: int = 0) -> str:

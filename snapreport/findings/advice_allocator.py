@@ -180,7 +180,7 @@ def _gain(context: AdviceContext, do: str, finding: Finding, replayed: SettingRe
 
 
 def _collect(context: AdviceContext) -> Advice | None:
-    finding = context.finding("churn")
+    finding = context.churn
     if finding is None or not finding.evidence.get("retries"):
         return None
     if (context.recording.settings.get("garbage_collection_threshold") or 0) > 0:
@@ -226,7 +226,7 @@ def _collect(context: AdviceContext) -> Advice | None:
 
 
 def _empty_cache(context: AdviceContext) -> Advice | None:
-    finding = context.finding("churn")
+    finding = context.churn
     if finding is None or not finding.evidence.get("emptied_in"):
         return None
     times, takes = _churn_time(context, "empty_cache", "`empty_cache()`")

@@ -328,8 +328,9 @@ class AdviceContext(ProgramStacks):
         theirs = self.frames(r"/transformers/models/")[self.stack]
         return 2 * self.bytes_at_peak(mask & theirs) > self.bytes_at_peak(mask)
 
-    def finding(self, kind: str) -> Finding | None:
-        return next((finding for finding in self.findings if finding.kind == kind and finding.severity != "info"), None)
+    @property
+    def churn(self) -> Finding | None:
+        return next((finding for finding in self.findings if finding.kind == "churn"), None)
 
 
 def remembered(compute: Callable[[AdviceContext], Result]) -> Callable[[AdviceContext], Result]:

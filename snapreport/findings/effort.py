@@ -61,7 +61,7 @@ def place_of(context: AdviceContext, advice: Advice) -> Place:
     It allocates most of the advice's bytes, at the peak if most have a stack trace there, or calls what does; of
     gradients, it calls what frees them. Of ``empty_cache()``, it calls that.
     """
-    if advice.rule == "empty-cache" and (churn := context.finding("churn")):
+    if advice.rule == "empty-cache" and (churn := context.churn):
         (place, *_) = parts_of(churn.evidence["emptied_in"])
         return Place(f"{place.file}:{place.line}") if place.line else Place(unknown=_NO_STACKS)
     if advice.place:

@@ -95,7 +95,7 @@ def program_activity(own: Activity, others: Iterable[Activity]) -> Activity:
     """
     forward = [activity.kind for activity in others if activity.trains or PHASES[FORWARD] in activity.events]
     kinds = [own.kind, *forward]
-    if own.kind == UNKNOWN and PHASES[FORWARD] not in own.events and TRAINING not in kinds:
+    if PHASES[FORWARD] not in own.events and TRAINING not in kinds:
         return own
     kind = next(kind for kind in (TRAINING, GRAPH_DROPPED, UNKNOWN, INFERENCE) if kind in kinds)
     return replace(own, kind=kind)
@@ -118,8 +118,9 @@ def _graphs(events: pl.DataFrame, allocations: pl.DataFrame, phases: StackPhases
     )
     alloc, requested, free, size, stack, free_stack = (column.to_numpy() for column in table)
     end = np.where(requested >= 0, requested, free)
+    # What is alive at the end has no stack of a free, which is of no phase.
     alive, elsewhere = end < 0, ~is_among(phases.innermost, (FORWARD, BACKWARD))[free_stack]
-    mine = (phases.innermost[stack] == FORWARD) & (alive | elsewhere)
+    mine = (phases.innermost[stack] == FORWARD) & elsewhere
     alloc, end, size, stack, alive = alloc[mine], end[mine], size[mine], stack[mine], alive[mine]
     # Frees without an allocation between them form a group; allocations still alive are the last group.
     births = np.cumsum(allocates(events))

@@ -168,7 +168,7 @@ class _Passes:
             unit, end = _repeated(lines, at) if times[lines[at]] > 1 else (1, at + 1)
             body, is_led = lines[at : at + unit], is_led or at > 0
             is_alone = sum(times[line] for line in body) == end - at > unit
-            if is_alone and _NO_CALL not in body and self._is_body(body) and _is_whole(chains, runs[at:end], unit):
+            if is_alone and self._is_body(body) and _is_whole(chains, runs[at:end], unit):
                 loop = self._loop(chains[runs[at][1][0]][:depth], body, is_led)
                 for place in range(at, end):
                     self._number(runs[place : place + 1], depth, (place - at) // unit, loop, numbers)

@@ -52,7 +52,7 @@ def unused_models(older: np.ndarray, made: np.ndarray) -> list[UnusedModel]:
         return [
             UnusedModel(width, main, np.array([size for size, owner in family.items() if owner == width], np.int64))
             for width in widths
-            if width != main and used[width] < MIN_USED_SHARE * used[main]
+            if used[width] < MIN_USED_SHARE * used[main]
         ]
     return []
 

@@ -174,10 +174,10 @@ def _launched(
     """
     weight = _bytes_of_stacks(recording) * (own >= 0)
     total, line = weight.sum(), frames_at(recording, own)
-    calls = (own > 0) & (inner >= 0) & (inner < own)
+    calls = (inner >= 0) & (inner < own)
     if not total or not calls.any():
         return np.zeros(len(own), bool)
-    has_model = calls & (within >= 0) & (within < own)
+    has_model = (within >= 0) & (within < own)
     frames = len(recording.frames)
     launches = np.zeros(frames, bool)
     of_line = np.bincount(np.maximum(line, 0), weights=weight * (line >= 0), minlength=frames)

@@ -32,7 +32,7 @@ def parameter_copies(e: Evidence, codes: np.ndarray, open_: np.ndarray) -> np.nd
     total = int(size[open_].sum())
     new = codes == GRADIENT
     gradients = _alive_together(size, alloc, end, new & e.is_traced)
-    freed = _counted(size[~e.is_traced & e.is_freed & (lives.freed == ZERO_GRAD)])
+    freed = _counted(size[~e.is_traced & (lives.freed == ZERO_GRAD)])
     references = [gradients, freed, _counted(size[new & ~e.is_traced & ~e.is_freed])]
     steps = (lives.born == OPTIMIZER_STEP) & e.is_traced
     references += [_alive_together(size, alloc, end, steps & (stack == one)) for one in np.unique(stack[steps])]

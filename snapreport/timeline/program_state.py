@@ -20,7 +20,7 @@ def own_optimizer_state(e: Evidence) -> np.ndarray:
 
     Masters' gradients and what a step computes are gone by then.
     """
-    mine = e.is_traced & (e.stack > 0) & (e.lives.born == NONE) & is_among(e.lives.before, (BACKWARD, OPTIMIZER_STEP))
+    mine = (e.stack > 0) & (e.lives.born == NONE) & is_among(e.lives.before, (BACKWARD, OPTIMIZER_STEP))
     passes, outlives = _forward_passes(e)
     lasting = mine & outlives
     # A line that keeps something in every step collects it: results, not state.

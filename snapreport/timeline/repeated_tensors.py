@@ -31,7 +31,7 @@ def input_batches(e: Evidence) -> np.ndarray:
     """
     after = e.lives.next_event[e.alloc]
     waits = e.end > after
-    mine = e.is_traced & (e.stack > 0) & (e.lives.born == NONE) & (e.lives.before != FORWARD) & waits
+    mine = (e.stack > 0) & (e.lives.born == NONE) & (e.lives.before != FORWARD) & waits
     mine &= (e.lives.after == FORWARD) & (np.isin(e.lives.freed, (NONE, FORWARD)) if e.lives.own_frees else True)
     rows = np.flatnonzero(mine)
     table = pl.DataFrame(
@@ -55,7 +55,7 @@ def growing_caches(e: Evidence) -> np.ndarray:
     which most other lines grow. Where requests with caches of their own take turns, see :func:`_replaced`.
     """
     found = np.zeros(len(e.size), bool)
-    every = e.is_traced & (e.lives.born == FORWARD) & (e.stack > 0)
+    every = e.is_traced & (e.lives.born == FORWARD)
     every = np.flatnonzero(every & (e.end - e.alloc > AT_ONCE))  # no workspace beside a line's result
     rows = every[e.size[every] >= _MIN_CACHE_BYTES]
     if not len(rows):
@@ -114,13 +114,11 @@ def _growing(rows: np.ndarray, e: Evidence) -> pl.DataFrame:
         limit=pl.col("begin").shift(-1).over("stack"),
     )
     steady = (pl.col("step") > 0) & (pl.col("step") == pl.col("step").shift(1))
-    steady = steady.over("stack").fill_null(value=False)
-    runs = runs.with_columns(steady=steady)
-    within = pl.any_horizontal(
+    runs = runs.with_columns(steady=steady.over("stack").fill_null(value=False))
+    grows = pl.any_horizontal(
         pl.col("steady").shift(-places).over("stack").fill_null(value=False) for places in range(3)
     )
-    runs = runs.with_columns(grows=within)
-    return table.join(runs.select("run", "limit", "grows"), on="run").filter("grows").select("row", "limit")
+    return table.join(runs.select("run", "limit", grows=grows), on="run").filter("grows").select("row", "limit")
 
 
 def kept_caches(e: Evidence, weights: np.ndarray) -> np.ndarray:

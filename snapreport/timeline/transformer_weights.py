@@ -37,12 +37,12 @@ def _of_one_model(sizes: np.ndarray, counts: np.ndarray, width: int, row: int) -
     """Bool per size, each with its number of blocks: the weights of a model of ``width``, whose rows have ``row``
     bytes; nothing where they may be those of two.
     """
-    of_width = (sizes % row == 0) & (sizes >= row)
+    of_width = sizes % row == 0
     other = sizes // row
     repeated = of_width & (counts >= FEWEST) & (sizes > row) & ((other % _GRANULE == 0) | (other < _GRANULE))
     outside = of_width & (sizes >= width * row) & (counts <= _MAX_OTHER_BLOCKS)
     vectors = int(counts[sizes == row].sum())
-    layers = gcd(*counts[repeated].tolist()) if repeated.any() else 0
+    layers = gcd(*counts[repeated].tolist())
     # A block beside those of several copies, as an activation of the same width, hides what their numbers share.
     is_one = outside.any() and not any(
         vectors % copies == 0 and layers % copies == 0 and (counts[outside] % copies == 0).any() for copies in (2, 3, 4)

@@ -36,7 +36,7 @@ def exception_holds(context: AdviceContext) -> Advice | None:
     for ended in failures or _given_up(context, grown, group):
         # Alive when the next pass begins.
         after = following(forward_births(context), ended, last)
-        held = grown & (context.born <= ended) & (context.freed > after) & (after < last)
+        held = grown & (context.born <= ended) & (context.freed > after)
         groups, count = np.unique(group[held], return_counts=True)
         together = held & np.isin(group, groups[count >= _MIN_TENSORS])
         if (bytes_ := int(context.size[together].sum())) > size:
@@ -72,7 +72,7 @@ def _given_up(context: AdviceContext, grown: np.ndarray, group: np.ndarray) -> l
     """Events at which an attempt ended: the same lines then allocate half as much, with no backward pass between, while
     all of it is alive. grown: Bool, group: Int64 per allocation, of those that are freed together.
     """
-    in_pass = context.phases.runs(FORWARD)[context.free_stack] & context.is_freed
+    in_pass = context.phases.runs(FORWARD)[context.free_stack]
     rows = np.flatnonzero(grown & context.forward[context.stack] & ~in_pass)
     if not len(rows):
         return []

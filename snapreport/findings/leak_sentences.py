@@ -75,7 +75,7 @@ def leak_title(evidence: LeakEvidence, *, is_cache: bool) -> str:
     )
     # The first repetition may hold several iterations, as before the loop's first step is seen.
     kept = evidence["bytes_per_step"] * evidence["steps"]
-    in_all = not is_cache and not evidence["replaced"] and abs(evidence["live_bytes"] - kept) > _MAX_DEVIATION * kept
+    in_all = not evidence["replaced"] and abs(evidence["live_bytes"] - kept) > _MAX_DEVIATION * kept
     after = sentence("{total} in all", total=total)
     if not in_all:
         after = sentence("{total} after {}", plural(evidence["steps"], unit), total=total)

@@ -46,14 +46,13 @@ def one_hot(context: AdviceContext) -> Advice | None:
     rows, size = every.rows, every.size
     function = context.function[every.stack]
     # Where C++ frames are recorded, the backward pass has stack traces, too.
-    is_gradient = context.may_be_backward[every.stack]
-    by_engine = np.unique(size[is_gradient])
+    by_engine = np.unique(size[context.may_be_backward[every.stack]])
     mask = np.zeros(len(context.size), bool)
     in_module = (context.phases.innermost == FORWARD)[every.stack]
     passes = int(backward_passes(context)[-1])
     for bytes_of in (4, 2):
         times = _INDEX_BYTES // bytes_of
-        large = (size % times == 0) & (size >= times * (1 << 20)) & ~is_gradient & ~np.isin(size, by_engine)
+        large = (size % times == 0) & (size >= times * (1 << 20)) & ~np.isin(size, by_engine)
         # A loss has one in each step; casts and products within a layer are as many as there are layers.
         # In a module, larger tensors may be of another type: there the cast follows, and frees the integers.
         large &= ~in_module | is_cast(context, times)

@@ -124,7 +124,7 @@ class _Passes:
         return self._known[key]
 
     def _code_of(self, stack: int, found: dict[int, tuple[int, _Loop]]) -> int:
-        sure = {depth: number for depth, (number, loop) in found.items() if loop.is_led or loop not in self._led}
+        sure = {depth: number for depth, (number, loop) in found.items() if loop not in self._led}
         if not sure:
             return stack
         name = self._lines.path(stack, sure)

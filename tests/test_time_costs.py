@@ -12,6 +12,8 @@ import pytest
 from fake_torch import PROGRAMS, FakeTorch
 from planted_trace import Recording
 
+from snapreport.timeline.time_costs import ProfiledStep
+
 START = 1_790_857_026_000_000  # µs since 1970, of the base
 
 
@@ -128,6 +130,13 @@ def test_a_trace_of_another_run_is_refused(tmp_path: Path) -> None:
     trace.write_text("[1]")
     assert cli.in_process("stats", snapshot, "--profile", trace).code == 2
     assert cli.in_process("stats", snapshot, snapshot, "--profile", trace).code == 2
+
+
+def test_a_profiler_that_a_step_starts_covers_it() -> None:
+    """It begins and ends within a hundredth of the step."""
+    step = ProfiledStep(3, "step 3", begin=1000, end=2000)
+    assert step.is_within(1010, 2500) and step.is_within(1004, 1994)
+    assert not step.is_within(1011, 2500) and not step.is_within(1006, 1994)
 
 
 @pytest.mark.parametrize("reentrant", [False, True])

@@ -196,6 +196,24 @@ def test_samples_within_cuda_malloc_are_no_change(tmp_path: Path) -> None:
     assert [(one.cause, one.bytes) for one in use.changes] == [("CUDA context", CONTEXT)]
 
 
+@pytest.mark.parametrize(("overflowed", "events"), [(False, [-1, 1]), (True, [1])])
+def test_samples_before_a_trace_that_overflowed_are_left_out(
+    tmp_path: Path, overflowed: bool, events: list[int]
+) -> None:
+    """What was reserved then is not known; before the first event of a whole trace nothing was."""
+    device = Recording()
+    device.request(100)
+    for event in device.trace:
+        event["time_us"] = STEP_US
+    rows = [(0, 0, CONTEXT), (2 * STEP_US, STEP_US, device.reserved + CONTEXT + 64 * MIB)]
+    raw = {**device.snapshot(), "snapreport": recorded(rows)}
+    raw["allocator_settings"] = {**raw.get("allocator_settings", {}), "trace_alloc_overflowed": overflowed}
+    path = tmp_path / "early.pickle"
+    path.write_bytes(pickle.dumps(raw))
+    use = snapreport.load(path).file_stats().devices[0].device_use
+    assert [one.event for one in sorted(use.changes, key=lambda one: one.event)] == events
+
+
 def test_a_later_sample_tells_what_an_early_one_cannot(tmp_path: Path) -> None:
     """The first is taken within cudaMalloc. The sample before the next change saw as much in use, with all reserved."""
     device = Recording()

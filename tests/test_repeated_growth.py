@@ -290,7 +290,7 @@ USUAL: dict[str, Any] = {
 def suspected(*bursts: dict[str, Any], leaking: set[int] | None = None) -> list[dict[str, Any]]:
     table = pl.DataFrame([{**USUAL, **burst} for burst in bursts]).with_columns(pl.col("stack").cast(pl.Int32))
     timeline: Any = SimpleNamespace(peak_bytes=400 * MIB)
-    return reference_cycles._suspects(table, table, timeline, leaking or set()).rows(named=True)
+    return reference_cycles._suspects(table, timeline, leaking or set()).rows(named=True)
 
 
 OFTEN = {"in_order": 0.5}

@@ -25,9 +25,11 @@ def resident_data(context: AdviceContext) -> np.ndarray:
         return context.marked()
     inputs = context.category("input") & ~context.forward[context.stack]
     early = inputs & (context.born < forward[0]) & (context.freed > forward[-1])
-    sampled = context.traced("unknown") & (context.functions(_SAMPLES) & ~context.forward)[context.stack]
-    batches = (inputs | sampled) & (context.born > forward[0])
-    if not (inputs & batches).any() and int(batches.sum()) < _MIN_SAMPLED or not early.any():
+    batches = inputs & (context.born > forward[0])
+    if not batches.any():
+        batches = context.traced("unknown") & (context.functions(_SAMPLES) & ~context.forward)[context.stack]
+        batches &= (context.born > forward[0]) & (int(batches.sum()) >= _MIN_SAMPLED)
+    if not batches.any() or not early.any():
         return context.marked()
     return np.asarray(early & (context.size >= 2 * int(np.median(context.size[batches]))))
 

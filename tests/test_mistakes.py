@@ -676,3 +676,10 @@ def test_a_leak_that_has_ended_and_added_little_does_not_come_first() -> None:
     """Ten vectors of documents that are joined, beside the scores of all queries and all documents."""
     said = headline(findings(snapreport.load(RECORDED / "retrieved.pickle.xz")), 0)
     assert [sentence.startswith("Leak: ") for sentence in said].index(True) > 0
+
+
+@pytest.mark.parametrize("torch", fake_torch.parameters())
+def test_all_graphs_that_a_pass_makes_for_nothing_go(torch: fake_torch.FakeTorch, folder: Path) -> None:
+    """A view of a scene is rendered in parts, each with a coarse and a fine network."""
+    promised = advice(recorded(torch, folder, "views", ""))["no-grad"].evidence["saving"]["peak_bytes"]
+    assert 1 <= promised / recorded(torch, folder, "views", "no_grad").timeline(0).peak_bytes <= 1.2

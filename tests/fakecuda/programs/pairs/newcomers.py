@@ -1,4 +1,4 @@
-"""Programs of kinds that no other file has: views of a scene, text that a cache extends, play, attention in a graph."""
+"""Programs of kinds that no other file has: views of a scene, play, attention in a graph."""
 
 from __future__ import annotations
 
@@ -63,53 +63,6 @@ def views() -> None:
                 image = torch.cat([rendered(coarse, fine, part)[1] for part in floats(2_048, 6).split(256)])
                 error = functional.mse_loss(image, floats(2_048, 3))
                 print(error.item())
-
-
-class Decoder(nn.Module):
-    """A layer of a language model, which returns its keys and values."""
-
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.heads, self.qkv, self.out = heads, nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.mlp = nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
-
-    def forward(
-        self, x: torch.Tensor, past: tuple[torch.Tensor, torch.Tensor] | None
-    ) -> tuple[torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
-        q, k, v = (
-            part.unflatten(-1, (self.heads, -1)).transpose(1, 2) for part in self.qkv(self.first(x)).chunk(3, -1)
-        )
-        if past is not None:
-            k, v = torch.cat([past[0], k], 2), torch.cat([past[1], v], 2)
-        x = x + self.out(functional.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(2))
-        return x + self.mlp(self.second(x)), (k, v)
-
-
-@program(no_grad="no-grad")
-def replies() -> None:
-    """Words are chosen one by one, beside keys and values that each of them extends, and beside the graph of all."""
-    words, width = 4_000, 256
-    embedding, head = nn.Embedding(words, width).to(DEVICE), nn.Linear(width, words, bias=False).to(DEVICE)
-    layers = nn.ModuleList([Decoder(width, 8) for _ in range(4)]).to(DEVICE)
-
-    def read(
-        tokens: torch.Tensor, past: list[tuple[torch.Tensor, torch.Tensor]] | None
-    ) -> tuple[torch.Tensor, list[tuple[torch.Tensor, torch.Tensor]]]:
-        h, now = embedding(tokens), []
-        for number, layer in enumerate(layers):
-            h, both = layer(h, past[number] if past else None)
-            now.append(both)
-        return head(h[:, -1:]).argmax(-1), now
-
-    for _ in range(2):
-        with maybe_no_grad():
-            word, past = read(integers(8, 128), None)
-            chosen = [word]
-            for _ in range(40):
-                word, past = read(word, past)
-                chosen.append(word)
-        torch.cat(chosen, 1).cpu()
 
 
 class Memory:

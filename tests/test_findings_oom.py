@@ -263,8 +263,9 @@ def test_verdicts(asked: int, device: int | None, own: int, locked: int, pending
 
 
 def letters(text: str, *, is_whole: bool = True) -> dict[str, Any]:
-    """A trace of requests of 16 MiB: (f)orward, (b)ackward, (s)tep of an optimizer, freed at once where upper case; (p)
-    a step's from before the trace; (o) and (x): a request of a step, or of a forward pass, that fails.
+    """A trace of requests of 16 MiB: (w)eights, (f)orward, of an adap(t)er, (b)ackward, (s)tep of an optimizer, freed
+    at once where upper case; (p) a step's and (u) others from before the trace; (o) and (x): a request of a step, or of
+    a forward pass, that fails.
     """
     torch = "/site-packages/torch"
     frames = {
@@ -272,6 +273,9 @@ def letters(text: str, *, is_whole: bool = True) -> dict[str, Any]:
         "b": [(f"{torch}/autograd/__init__.py", "backward")],
         "s": [(f"{torch}/optim/adamw.py", "_init_group"), (f"{torch}/optim/optimizer.py", "wrapper")],
     }
+    frames["w"] = [(f"{torch}/nn/modules/module.py", name) for name in ("_apply", "to")]
+    frames["u"] = [("/w/data.py", "load")]
+    frames["t"] = [("/site-packages/peft/tuners/layer.py", "forward"), *frames["f"]]
     frames |= {"o": frames["s"], "p": frames["s"], "x": frames["f"]}
     trace, live = list[dict[str, Any]](), dict[int, dict[str, Any]]()
     for number, letter in enumerate(text):
@@ -280,7 +284,7 @@ def letters(text: str, *, is_whole: bool = True) -> dict[str, Any]:
         if letter in "ox":
             trace.append(event | {"action": "oom", "device_free": 0})
             continue
-        trace += [event | {"action": "alloc"}] * (letter != "p")
+        trace += [event | {"action": "alloc"}] * (letter not in "pu")
         if letter.isupper():
             trace += [event | {"action": action} for action in ("free_requested", "free_completed")]
         else:
@@ -312,6 +316,22 @@ def test_state_that_the_first_step_of_an_optimizer_has_made(text: str, made: int
     (finding,) = found(saved(letters(text), tmp_path))
     said = [line for line in finding.detail if "first optimizer step" in line]
     assert [line.endswith(f"the optimizer's state: {16 * made}.0 MiB so far.") for line in said] == [True] * bool(made)
+
+
+@pytest.mark.parametrize(
+    ("text", "more"),
+    [
+        ("wwwfbx", 96),
+        ("wwwfbsx", 0), ("wwwfbSx", 0),  # a step has run
+        ("pwwwfbx", 0), ("uuwwwfbx", 96), ("uuuwwwfbx", 0),  # what is as large as the weights may be its state
+        ("wwwftbx", 0),  # most weights are frozen
+        ("wFx", 0), ("wwwFx", 0),  # nothing is trained
+    ],
+)  # fmt: skip
+def test_what_the_first_step_will_add(text: str, more: int, tmp_path: Path) -> None:
+    (finding,) = found(saved(letters(text), tmp_path))
+    said = [line for line in finding.detail if "No optimizer step has run" in line]
+    assert [line.endswith(f"takes up to {more}.0 MiB more.") for line in said] == [True] * bool(more)
 
 
 def test_a_first_step_is_not_known_where_events_are_missing(tmp_path: Path) -> None:

@@ -177,8 +177,8 @@ def extended_results(context: AdviceContext) -> np.ndarray:
 
 
 def _freed_by_program(context: AdviceContext, rows: np.ndarray) -> np.ndarray:
-    """Bool per row: freed by no backward pass, as far as the stack of the free tells, or alive at the end. Not what is
-    alive there of a stack that a backward pass frees memory of, or before one that memory ran out in: it is saved.
+    """Bool per row: freed by no backward pass, as far as the stack of the free tells, or alive at the end and not saved
+    for one: neither do backward passes free others of its stack, nor did memory run out in the one that follows it.
     """
     by_backward = context.is_freed & context.may_be_backward[context.free_stack]
     is_saved = is_among(context.stack, np.unique(context.stack[by_backward]))

@@ -169,7 +169,7 @@ def _state_to_come(context: AdviceContext, event: int) -> list[str]:
     """What an optimizer adds to a pass that memory runs out in before the first optimizer step: a smaller pass may fit,
     and its step fail. Nothing is said where older memory than the trace may be state.
     """
-    timeline = context.timeline
+    timeline = context.recorded
     live = live_at(timeline.allocations, event)
     weights = int(live.filter(pl.col("category") == "parameter")["size"].sum())
     older = int(live.filter((pl.col("category") != "parameter") & ~IS_TRACED)["size"].sum())

@@ -142,6 +142,7 @@ def test_what_ends_early_promises_nothing_of_its_own(name: str, way: str, rules:
 def test_what_ends_early_has_its_cause_still() -> None:
     assert "data-on-device" in advice_of("witnesses/tables", "first 50%")
     assert "backward-each" in advice_of("mistakes/summed", "out of memory")
+    assert "score-chunks" in advice_of("witnesses/recall", "out of memory")
 
 
 def test_layers_of_the_pass_in_which_a_trace_ends_do_not_leak() -> None:

@@ -136,7 +136,7 @@ def waiting_graphs(context: AdviceContext) -> WaitingGraphs:
         last = freed_in(context)[rows].min()
         if begun[context.event] == last:  # a backward pass that is under way has freed some
             rows = np.flatnonzero(mine & (born_in(context) == before))
-        rows = rows[(freed_in(context)[rows] == last) & (context.is_freed[rows] | fails_in_backward(context))]
+        rows = rows[(freed_in(context)[rows] == last) & context.is_freed[rows]]
         if not _freed_by_backward(context, rows):
             return nothing
         if len(with_inner := _around_inner_steps(context, mine, last)):

@@ -7,6 +7,7 @@ import numpy as np
 from snapreport.findings.advice_births import births
 from snapreport.findings.advice_context import MIN_SHARE, ONE_LINE, Advice, AdviceContext, remembered
 from snapreport.findings.attention_scores import attention_scores
+from snapreport.findings.graphs import fails_in_backward
 from snapreport.findings.outer_product import (
     DISTANCE_CHUNKS,
     ELEMENT_SIZES,
@@ -31,7 +32,7 @@ def scores_of_pairs(context: AdviceContext) -> np.ndarray:
     rows, size, stack = every.rows, every.size, every.stack
     function, mask = context.function[stack], np.zeros(len(context.size), bool)
     by_backward = context.is_freed & context.may_be_backward[context.free_stack]
-    if context.is_cut_off and context.trains:  # a backward pass would have come
+    if fails_in_backward(context):
         by_backward |= ~context.is_freed
     large = context.outside_of_torch[stack] & ~every.forward & (size >= MIN_BYTES) & ~by_backward[rows]
     large &= ~attention_scores(context).written[rows]

@@ -26,10 +26,10 @@ def joined_results(timeline: DeviceTimeline, results: np.ndarray, others: np.nda
     freed[freed < 0] = never
     rows = np.flatnonzero(others & (size >= LARGE))
     # Of all results of a line, and of those that are equally large: outputs and labels in one line, each joined.
-    of_line = np.tile(np.flatnonzero(results), 2)
-    _, line = np.unique(np.stack((stack[of_line], size[of_line])), axis=1, return_inverse=True)
-    half = len(of_line) // 2
-    lines = np.append(stack[of_line[:half]], line[half:] + int(stack.max(initial=0)) + 1)
+    found = np.flatnonzero(results)
+    sizes, of_size = np.unique(size[found], return_inverse=True)
+    of_line, lines = np.tile(found, 2), stack[found]
+    lines = np.append(lines, stack.max(initial=0) + 1 + lines * len(sizes) + of_size)
     lines, events = np.tile(lines, 2), np.append(born[of_line], freed[of_line])
     order = stable_order(lines, events)
     lines, events = lines[order], events[order]

@@ -241,7 +241,7 @@ def _read_by(context: AdviceContext, graphs: np.ndarray, passes: int) -> np.ndar
 
 
 def fails_in_backward(context: AdviceContext) -> bool:
-    """Whether memory ran out in a backward pass: what it has not freed of a graph is alive at the end."""
+    """Whether memory ran out in a backward pass, which leaves the rest of its graph alive at the end."""
     return context.is_cut_off and backward_begins(context).max(initial=-1) > forward_births(context).max(initial=-1)
 
 

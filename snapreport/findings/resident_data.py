@@ -12,7 +12,7 @@ from snapreport.sentence import sentence
 _SAMPLES = r"^(sample\w*|(get|next)_(mini)?batch|__getitem__|__next__)$"
 """Functions that read batches from a replay buffer, also after a forward pass that chose an action."""
 _MIN_SAMPLED = 3
-"""Of what they return: one or two may be actions."""
+"""The fewest tensors from these functions that are taken for batches: one or two may be actions."""
 
 
 @remembered

@@ -108,7 +108,7 @@ def recorded(folder: Path) -> Iterator[Pair]:
                 paths = [folder / f"{torch.version} {script.stem} {program} {name}.pickle" for name in ("", remedy)]
                 for path, name in zip(paths, ("", remedy), strict=True):
                     if not path.exists():
-                        done = torch.run(script, path, program, name, FAKE_GPU_GIB=24)
+                        done = torch.run(script, path, program, name, FAKE_GPU_GIB=24, FAKE_GPU_COUNT=2)
                         if done.code:
                             raise RuntimeError(f"{program} {name}: {done.err}")
                 yield Pair(torch.version, program, remedy, rule, *paths)

@@ -147,11 +147,11 @@ def test_kinds(events: list[dict[str, Any]], kind: str) -> None:
     assert activity.trains == (kind == TRAINING)
 
 
-def test_a_program_trains_on_all_its_devices_or_on_none() -> None:
+def test_a_device_trains_with_others_unless_it_only_infers() -> None:
     kept, freed, step = trace((FORWARD, 20, None)), trace((FORWARD, 20, FORWARD)), trace((STEP, 1, None))
     for traces, want in (
         ([kept, freed], [UNKNOWN, UNKNOWN]),
-        ([kept, freed, step], [TRAINING] * 3),
+        ([kept, freed, step], [TRAINING, INFERENCE, TRAINING]),
         ([freed, []], [INFERENCE, UNKNOWN]),
     ):
         snapshot = load({"segments": [], "device_traces": traces}, 4)

@@ -152,7 +152,7 @@ def test_events_by_phase() -> None:
 @pytest.mark.parametrize(
     ("own", "others", "kind"),
     [
-        (INFERENCE, [TRAINING], TRAINING),
+        (INFERENCE, [TRAINING], INFERENCE),  # a teacher
         (UNKNOWN, [TRAINING], TRAINING),
         (INFERENCE, [UNKNOWN], UNKNOWN),
         (INFERENCE, [GRAPH_DROPPED, UNKNOWN], GRAPH_DROPPED),
@@ -161,7 +161,7 @@ def test_events_by_phase() -> None:
         (INFERENCE, [], INFERENCE),
         ("idle", [INFERENCE], UNKNOWN),
         ("idle", [GRAPH_DROPPED], UNKNOWN),
-        ("idle", [TRAINING], TRAINING),
+        ("idle", [TRAINING], UNKNOWN),
         (INFERENCE, ["idle"], INFERENCE),
     ],
 )

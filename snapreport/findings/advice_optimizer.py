@@ -14,6 +14,7 @@ from snapreport.findings.transfer_time import moved_each_step
 from snapreport.findings.untrained_gradients import untrained_gradients
 from snapreport.integers import following
 from snapreport.sentence import bytes_part, sentence
+from snapreport.timeline.activity import UNKNOWN
 from snapreport.timeline.phases import OPTIMIZER_STEP
 
 _OPTIM = "https://docs.pytorch.org/docs/stable/optim.html"
@@ -125,8 +126,8 @@ def _optimizer_state(context: AdviceContext) -> Advice | None:
     why = [] if is_noted else ["This assumes that it is in 32 bits today."]
     if sharded:
         why.append("It is sharded already.")
-    elif sum(len(one.events) > 0 for one in context.recording.devices.values() if one.kind != "host") == 1:
-        # Where one process uses several, each has layers, or a replica, of its own.
+    elif sum(context.snapshot.timeline(device).activity.kind != UNKNOWN for device in context.snapshot.devices) <= 1:
+        # Where one process computes on several, each has layers, or a replica, of its own.
         why.append("With more than one GPU it can be sharded instead (FSDP).")
     return Advice(
         "optimizer-state",

@@ -27,8 +27,9 @@ _MIN_TABLES, _MIN_TRAINED = 4, 0.2
 """Runs of them between trained weights; and of their bytes, those of the trained: adapters of rank 64 beside weights of
 1,024 by 1,024 have 0.13.
 """
-_SHARDED = r"/torch/distributed/fsdp/|/deepspeed/runtime/zero/"
-"""Gathers whole weights, whose gradients are parts of other sizes."""
+_SHARDED = r"/torch/distributed/fsdp/|/deepspeed/runtime/zero/|/torch/nn/parallel/comm\.py reduce_add_coalesced$"
+"""Gathers whole weights, whose gradients are parts of other sizes; or DataParallel's gradients of many weights in one.
+"""
 
 
 class FrozenEvidence(AdviceEvidence, kw_only=True):
@@ -46,7 +47,8 @@ def frozen_base(context: AdviceContext) -> Advice | None:
     steps = context.phases.runs(OPTIMIZER_STEP)[context.timeline.events["stack"].to_numpy()]
     gradients = np.unique(context.size[context.category("gradient")])
     parameters = context.category("parameter")
-    if not len(gradients) or not steps.any() or context.frames(_SHARDED)[context.stack[parameters]].any():
+    weights = parameters | context.category("gradient")
+    if not len(gradients) or not steps.any() or context.frames(_SHARDED)[context.stack[weights]].any():
         return None
     if np.isin(2 * context.size[parameters & context.at_peak], context.size[parameters & ~context.at_peak]).any():
         return None  # cast to half their size on the device

@@ -118,7 +118,7 @@ def _types(context: AdviceContext) -> str:
 
 def is_low_precision(context: AdviceContext) -> bool:
     """Whether products compute in 16 bits, as a recorder noted of most; or else whether frames show it: autocast,
-    casts, or kernels for half-precision types.
+    casts, or kernels for half-precision types, on whatever device: DataParallel's threads do not show the caller's.
     """
     noted, of = bytes_of_products(context)
-    return noted < _MOST * of if of else context.occurs(context.frames(_LOW_PRECISION))
+    return noted < _MOST * of if of else bool(context.frames(_LOW_PRECISION).any())

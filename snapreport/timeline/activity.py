@@ -90,12 +90,12 @@ def device_activity(events: pl.DataFrame, allocations: pl.DataFrame, phases: Sta
 def program_activity(own: Activity, others: Iterable[Activity]) -> Activity:
     """A device's activity, given those of the file's other devices: the same program runs on all of them.
 
-    If one device trains, the program trains; if a device's forward pass never ended, the purpose of the others' forward
-    passes stays open.
+    A device that only infers may hold a teacher, one without forward passes the data of a program that trains. If a
+    device's forward pass never ended, the purpose of the others' forward passes stays open.
     """
     forward = [activity.kind for activity in others if activity.trains or PHASES[FORWARD] in activity.events]
     kinds = [own.kind, *forward]
-    if PHASES[FORWARD] not in own.events and TRAINING not in kinds:
+    if PHASES[FORWARD] not in own.events or (own.kind == INFERENCE and TRAINING in kinds):
         return own
     kind = next(kind for kind in (TRAINING, GRAPH_DROPPED, UNKNOWN, INFERENCE) if kind in kinds)
     return replace(own, kind=kind)

@@ -10,6 +10,7 @@ import os
 import sys
 
 import pairs.aligned
+import pairs.devices
 import pairs.habits
 import pairs.hasty
 import pairs.impolite

@@ -122,12 +122,28 @@ def adam() -> None:
     train(network(2048, 6), 2048)
 
 
+class Uneven(nn.Module):
+    """One device has layers that two could share."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(1024, 1024, device="cuda:0"), nn.Linear(1024, 1024, device="cuda:1")
+        self.layers = nn.ModuleList()
+        for number in range(24):
+            self.layers.append(nn.Linear(1024, 1024, device=f"cuda:{number // 20}"))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.first(x)
+        for layer in self.layers:
+            x = layer(x.to(layer.weight.device))
+        return self.last(x)
+
+
 def uneven() -> None:
-    """One device has what two could share."""
-    for device, count in (("cuda:0", 12), ("cuda:1", 2)):
-        net = nn.Sequential(*(nn.Linear(1024, 1024) for _ in range(count))).to(device)
+    net = Uneven()
+    with torch.no_grad():
         for _ in range(3):
-            net(torch.empty(64, 1024, device=device)).sum().backward()
+            net(torch.empty(64, 1024, device="cuda"))
 
 
 def copies() -> None:

@@ -8,6 +8,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
+import beside
 import corpus
 import fake_torch
 import pytest
@@ -89,28 +90,6 @@ def test_copies_compute_in_the_type_of_the_first(torch: fake_torch.FakeTorch, fo
     assert not any("mixed-precision" in advice(snapshot, device) for device in (0, 1))
 
 
-def beside_an_idle_device(raw: dict[str, Any]) -> dict[str, Any]:
-    """The recording of a program that ran on the second device, with a few KiB on the first one."""
-    (trace,) = raw["device_traces"]
-    address, frames = 1 << 45, [{"filename": "/app/launch.py", "name": "main", "line": 3}]
-    event = {"stream": 0, "frames": frames, "addr": address, **{k: v for k, v in trace[0].items() if k == "time_us"}}
-    size, whole = 4096, 2 << 20
-    blocks = [
-        {"address": address, "size": size, "requested_size": size, "state": "active_allocated", "frames": frames},
-        {"address": address + size, "size": whole - size, "requested_size": 0, "state": "inactive", "frames": []},
-    ]
-    used = dict.fromkeys(("allocated_size", "active_size", "requested_size"), size)
-    segment = {"device": 0, "address": address, "total_size": whole, "stream": 0, "segment_type": "small", **used}
-    raw["segments"] = [
-        {**segment, "segment_pool_id": (0, 0), "is_expandable": False, "frames": frames, "blocks": blocks},
-        *({**one, "device": 1} for one in raw["segments"]),
-    ]
-    events = [{**event, "action": "segment_alloc", "size": whole}, {**event, "action": "alloc", "size": size}]
-    raw["device_traces"] = [events, trace]
-    raw["external_annotations"] = [{**one, "device": 1} for one in raw.get("external_annotations", [])]
-    return raw
-
-
 def said(path: Path, device: int) -> list[tuple[Any, ...]]:
     """Findings without the device's name."""
     return [
@@ -128,6 +107,6 @@ def test_an_idle_device_changes_nothing(tmp_path: Path, path: Path) -> None:
         pytest.skip("on no or several devices")
     if "snapreport" in raw:
         pytest.skip("our recorder noted types by the number of the device")
-    for name, content in (("alone", corpus.raw(path)), ("beside", beside_an_idle_device(raw))):
+    for name, content in (("alone", corpus.raw(path)), ("beside", beside.an_idle_device(raw))):
         (tmp_path / name).write_bytes(pickle.dumps(content, 4))
     assert said(tmp_path / "beside", 1) == said(tmp_path / "alone", 0)

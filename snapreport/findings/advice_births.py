@@ -16,9 +16,10 @@ _FEWEST_GROWING = 3
 
 
 class Births(Struct, frozen=True):
-    """rows: Int64 rows of the allocations of the trace by birth, without those of workspaces. stack, size: theirs.
-    calls: Int64, numbers of their Python frames: with C++ frames each operator of a line has a stack of its own.
-    forward: Bool, in a forward pass. outside: Int64, how many allocations outside of any forward pass came before.
+    """rows: Int64 rows of the allocations of the trace by birth, without those of workspaces and of threads beside the
+    passes. stack, size: theirs. calls: Int64, numbers of their Python frames: with C++ frames each operator of a line
+    has a stack of its own. forward: Bool, in a forward pass. outside: Int64, how many allocations outside of any
+    forward pass came before.
     """
 
     rows: np.ndarray
@@ -35,7 +36,7 @@ def births(context: AdviceContext) -> Births:
     is_workspace = (context.size == CUBLAS_WORKSPACE) | context.category("workspace")
     # By lines of Python: with C++ frames each operator of a line has a stack of its own.
     is_workspace |= beside_products(context.size, context.calls[context.stack], context.born, context.freed)
-    rows = rows[context.is_traced[rows] & ~is_workspace[rows]]
+    rows = rows[(context.is_traced & ~is_workspace & ~context.beside_passes[context.stack])[rows]]
     stack = context.stack[rows]
     forward = context.forward[stack]
     elsewhere = (stack > 0) & ~forward & ~context.phases.runs(FORWARD)[stack]

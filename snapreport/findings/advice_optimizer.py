@@ -106,7 +106,7 @@ def _foreach_temporaries(context: AdviceContext) -> np.ndarray:
         return mask
     # Allocations that outlive the step are state: SGD allocates its momentum buffers here, too.
     step = context.phases.runs(OPTIMIZER_STEP)
-    others = np.sort(context.born[~step[context.stack] & context.is_traced])
+    others = np.sort(context.born[~(step | context.beside_passes)[context.stack] & context.is_traced])
     mask &= context.freed <= following(others, context.born, len(context.timeline.events))
     return mask
 

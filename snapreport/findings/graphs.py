@@ -42,7 +42,8 @@ with less, they would count as graphs that wait.
 @remembered
 def births_until(context: AdviceContext) -> np.ndarray:
     """Int32 per event: allocations up to it. Frees with the same number have none between them."""
-    return np.cumsum(allocates(context.timeline.events), dtype=np.int32)
+    events = context.timeline.events
+    return np.cumsum(allocates(events) & ~context.beside_passes[events["stack"].to_numpy()], dtype=np.int32)
 
 
 @remembered
@@ -146,7 +147,8 @@ def waiting_graphs(context: AdviceContext) -> WaitingGraphs:
         losses = int(roots[last:][:1].sum())
         # A schedule calls backward() for the rest in another line than between two forward passes.
         is_each = losses > 1 and bool((roots[roots > 0] == losses).all()) and len(np.unique(stack[root])) == 1
-    outside = np.cumsum(is_alloc & ~context.without_python[stack] & ~context.phases.runs(FORWARD)[stack])
+    between = ~(context.without_python | context.phases.runs(FORWARD) | context.beside_passes)
+    outside = np.cumsum(is_alloc & between[stack])
     table = context.table(rows, stretch=outside[context.born[rows]])
     lines = table.group_by("stack").agg(pl.col("size").sum(), passes=pl.col("stretch").n_unique().cast(pl.Int64))
     if not len(lines):

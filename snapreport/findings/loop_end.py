@@ -12,6 +12,7 @@ from snapreport.reading.recording import ACTIONS
 from snapreport.timeline.build import DeviceTimeline
 from snapreport.timeline.lifetimes import ALLOC, action_codes
 from snapreport.timeline.phases import OPTIMIZER_STEP, stack_phases
+from snapreport.timeline.threads import beside_passes
 
 _FEW_REPETITIONS = 6
 """In a loop of at most so many, a stack belongs to the loop if it allocates in one earlier repetition, else in two."""
@@ -20,7 +21,7 @@ _FEW_REPETITIONS = 6
 def end_of_loop(timeline: DeviceTimeline, bounds: np.ndarray) -> int:
     """The place in a curve after the last event of a loop: the last allocation of a stack that has allocated in earlier
     repetitions, and the frees right after it that earlier repetitions have as well. An optimizer's step belongs to the
-    loop also if it is the first that updates. ``bounds``: see ``Repetitions``.
+    loop also if it is the first that updates; a thread beside it does not. ``bounds``: see ``Repetitions``.
     """
     stack = timeline.events["stack"].to_numpy().astype(np.int64)
     action = action_codes(timeline.events)
@@ -33,7 +34,8 @@ def end_of_loop(timeline: DeviceTimeline, bounds: np.ndarray) -> int:
     first[inside[::-1]], latest[inside] = number[::-1], number
     often = first < latest if len(bounds) > _FEW_REPETITIONS else latest >= 0
     recurs = often[key] | (stack_phases(timeline.recording).innermost == OPTIMIZER_STEP)[stack]
-    births = np.flatnonzero(recurs[last:] & (action[last:] == ALLOC))
+    mine = ~beside_passes(timeline.recording)[stack[last:]]
+    births = np.flatnonzero(recurs[last:] & (action[last:] == ALLOC) & mine)
     end = last + int(births.max(initial=0))
     others = np.flatnonzero(~recurs[end + 1 :])
     return end + 2 + int(others.min(initial=len(key) - end - 1))

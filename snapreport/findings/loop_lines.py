@@ -10,6 +10,7 @@ from snapreport.reading.noise import PYTHON, recorded_flags
 from snapreport.reading.recording import Recording
 from snapreport.reading.stack_marks import stacks_with
 from snapreport.timeline.build import DeviceTimeline
+from snapreport.timeline.threads import beside_passes
 
 MODULE_CALL = r"^(_call_impl|_wrapped_call_impl|_slow_forward|forward|_apply|_conv_forward)$"
 _MAX_CANDIDATES = 8
@@ -22,7 +23,7 @@ _MIN_REGULAR = 0.75
 
 @memoize
 def outside_modules(recording: Recording) -> np.ndarray:
-    """Bool per stack: it has Python frames, and none of them is a module's call or ``forward``."""
+    """Bool per stack: it has Python frames, none of which is a module's call or ``forward``."""
     in_module = recording.frames["name"].str.contains(MODULE_CALL).to_numpy()
     python = recorded_flags(recording) & PYTHON != 0
     return np.asarray(stacks_with(recording, python) & ~stacks_with(recording, in_module))
@@ -36,8 +37,8 @@ def loop_anchors(timeline: DeviceTimeline, fewest: int) -> list[np.ndarray]:
     """
     table = timeline.allocations
     birth, stack = table["alloc_event"].to_numpy().astype(np.int64), table["stack"].to_numpy()
-    traced = birth >= 0
-    birth, stack = birth[traced], stack[traced]
+    mine = (birth >= 0) & ~beside_passes(timeline.recording)[stack]
+    birth, stack = birth[mine], stack[mine]
     counts = np.bincount(stack)
     outside = outside_modules(timeline.recording)[: len(counts)]
     heads = _heads(stack, counts)

@@ -16,6 +16,7 @@ from snapreport.reading.stack_marks import frames_at, innermost_places, stacks_w
 from snapreport.timeline.frame_search import files_of
 from snapreport.timeline.own_code import own_code, python_calls
 from snapreport.timeline.phases import BACKWARD, FORWARD, StackPhases, stack_phases
+from snapreport.timeline.threads import beside_passes
 
 Result = TypeVar("Result")
 
@@ -59,6 +60,11 @@ class ProgramStacks:
         found = ~np.isin(self.phases.innermost, (FORWARD, BACKWARD))
         found[0] = False
         return found
+
+    @property
+    def beside_passes(self) -> np.ndarray:
+        """Bool per stack: of a thread beside the program's forward passes."""
+        return beside_passes(self.recording)
 
     def functions(self, pattern: str) -> np.ndarray:
         """Bool per stack: whether the function name of one of its frames matches."""

@@ -34,6 +34,15 @@ RUN = """async () => {
         `${node.target.join(' ')} (${node.any.concat(node.all, node.none).map(check => check.message)[0]})`).join('; '))
 }"""
 
+OVERLAPS = """(() => {
+    const all = [...document.querySelectorAll('#app .toolbar :is(button, select, .search-field, .search-status)')]
+        .filter(each => each.checkVisibility() && !each.closest('.search-field > *'))
+        .map(each => [each.textContent, each.getBoundingClientRect()])
+    return all.flatMap(([one, a], n) => all.slice(n + 1)
+        .filter(([, b]) => a.left + 2 < b.right && b.left + 2 < a.right && a.top + 2 < b.bottom && b.top + 2 < a.bottom)
+        .map(([other]) => `${one} and ${other}`))
+})()"""
+
 
 @pytest.mark.parametrize("look", LOOKS)
 def test_axe_finds_nothing(look: str, report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
@@ -53,6 +62,16 @@ def test_axe_finds_nothing(look: str, report_of: Callable[..., Path], open_repor
     opened.settle()
     found["details"] = opened.js(RUN)
     assert not {view: violations for view, violations in found.items() if violations}
+
+
+def test_what_a_search_finds_covers_no_button(report_of: Callable[..., Path], open_report: Callable[..., Any]) -> None:
+    """The first link of a failure searches for what was live: its two numbers and a button stand beside the tools."""
+    opened = open_report(report_of(corpus.path_of("oom")))
+    opened.set_view(view="timeline", query="live:13812")
+    for width in (960, 1100, 1180, 1240, 1300, 1366, 1440, 1600):
+        opened.page.set_viewport_size({"width": width, "height": 900})
+        opened.settle()
+        assert opened.js(OVERLAPS) == [], width
 
 
 @pytest.mark.parametrize("look", ["light", "dark", "small"])

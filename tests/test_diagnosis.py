@@ -30,6 +30,7 @@ class Holding(Evidence):
     stacks: list[dict[str, object]] = field(default_factory=list)
     inferred_categories: list[str] = field(default_factory=list)
     allocated_bytes: int = 0
+    requested_bytes: int = 0
     verdict: str = "demand"
 
 
@@ -169,6 +170,12 @@ def test_a_failure_comes_first_and_then_what_holds_the_memory() -> None:
         "Activations and parameters hold 55% of what was allocated.",
     ]
     assert said(FAILURE, PEAK, advice("checkpointing", 9 * GIB))[2].startswith("Activations of repeated layers hold 8.")
+
+
+@pytest.mark.parametrize(("requested", "sentences"), [(20, 3), (21, 2)])
+def test_what_holds_less_than_the_request_that_failed_is_no_reason(requested: int, sentences: int) -> None:
+    evidence = replace(FAILURE.evidence, allocated_bytes=20 * GIB, requested_bytes=requested * GIB)
+    assert len(said(replace(FAILURE, evidence=evidence), PEAK)) == sentences
 
 
 @pytest.mark.parametrize(

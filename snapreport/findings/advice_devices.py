@@ -117,7 +117,7 @@ def _moved_layers(context: AdviceContext, peaks: dict[int, int], listed: str) ->
     own, highest, kind = context.timeline.device, context.timeline.peak_bytes, context.timeline.kind
     lower = {device: size for device, size in peaks.items() if size < _LOW * highest}
     of_pass = _passes(context) if lower else np.empty(0)
-    now = {device: size for device, size in lower.items() if _goes_on(context.snapshot, of_pass, own, device)}
+    now = {device: size for device, size in lower.items() if _is_continued(context.snapshot, of_pass, own, device)}
     layers, each = _layers(context, of_pass, list(now)) if now else (0, 0)
     if layers < _FEWEST_LAYERS or not each:
         return None
@@ -172,7 +172,7 @@ def _passes(context: AdviceContext) -> np.ndarray:
     return found
 
 
-def _goes_on(snapshot: Snapshot, of_pass: np.ndarray, one: int, other: int) -> bool:
+def _is_continued(snapshot: Snapshot, of_pass: np.ndarray, one: int, other: int) -> bool:
     """Whether passes of one device go on on another: each runs lines that the other does not, as of the embedding and
     the last layer. Two copies of a model run the same ones.
     """

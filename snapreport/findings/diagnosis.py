@@ -96,7 +96,8 @@ def diagnosis(found: Sequence[Finding], device: int) -> list[Statement]:
     A failure comes before everything. Then come what one line mends and leaks, fragmentation, other remedies that were
     replayed, each with most bytes first, two remedies at once, remedies that save less, reference cycles, segments
     released again and again, a smaller batch of inference, and last what holds the peak. Estimates that rest on number
-    types are no diagnosis. A minor leak comes after what holds the peak.
+    types are no diagnosis. A minor leak comes after what holds the peak. What holds less than a request that failed is
+    no reason for it.
     """
     here = [finding for finding in found if finding.device == device]
     peak = next((finding for finding in here if finding.kind == "peak"), None)
@@ -109,8 +110,10 @@ def diagnosis(found: Sequence[Finding], device: int) -> list[Statement]:
         if avoiding is not None:
             first.append(Statement(sentence("{}.", avoiding.title), avoiding))
             best = []
-        uses = best or _main_use(failure, int(failure.evidence["allocated_bytes"]), "what was allocated")
-        return [*first, *uses, *_minor_leak(here, peak)]
+        allocated = int(failure.evidence["allocated_bytes"])
+        if not best and allocated >= failure.evidence["requested_bytes"]:
+            best = _main_use(failure, allocated, "what was allocated")
+        return [*first, *best, *_minor_leak(here, peak)]
     name = "the final state" if peak and peak.title.startswith("Final state") else "the peak"
     name = "the peak of the trace" if peak and peak.evidence.get("is_lost") else name
     return [*(best or (_main_use(peak, peak.bytes, name) if peak else [])), *_minor_leak(here, peak)]

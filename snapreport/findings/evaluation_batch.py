@@ -61,7 +61,7 @@ def pass_begins(context: AdviceContext) -> np.ndarray:
     outside of any: a batch, a loss.
     """
     order = np.argsort(context.born, kind="stable")
-    outside = ~context.forward[context.stack[order]]
+    outside = ~(context.forward | context.beside_passes)[context.stack[order]]
     begins = outside | np.append(True, outside[:-1])
     first = np.maximum.accumulate(np.where(begins, np.arange(len(order)), 0))
     found = np.zeros(len(order), np.int64)

@@ -47,6 +47,14 @@ def test_chips_are_in_the_document(tmp_path_factory: pytest.TempPathFactory) -> 
     assert "<b>Error</b>" in header and 'href="#view=timeline&amp;device=0' in header
 
 
+def test_chips_of_another_device_name_it() -> None:
+    chips = summarise([recorded.load("two_gpus_dp")], "").chips
+    assert {chip.cause.startswith(f"cuda:{chip.device}: ") for chip in chips if chip.device != chips[0].device} == {
+        True
+    }
+    assert not any(chip.cause.startswith("cuda:") for chip in chips if chip.device == chips[0].device)
+
+
 @pytest.mark.parametrize("name", ["masks", "masked_model", "adam"])
 def test_an_estimate_is_called_so_wherever_it_is_offered(name: str, tmp_path: Path) -> None:
     snapshot = corpus.loaded(Path(__file__).parent / "recordings" / "witnesses" / f"{name}.pickle.xz")

@@ -143,7 +143,8 @@ def summarise(snapshots: Sequence[Snapshot], title: str, links: SourceLinks = RE
         statements = _statements(found, start.device, file) if start and start.snapshot == number else []
         summary.remedies += page_remedies(snapshot, found, index, stacks, Links(addresses))
         summary.growth += page_growth(snapshot, found, index, stacks)
-        summary.chips += chips(found, index, stacks, Links(addresses), statements, names_of(snapshot).place, file)
+        place_of = names_of(snapshot).place
+        summary.chips += chips(found, index, stacks, Links(addresses), statements, place_of, file, names)
         base, stacks = stacks, stacks + len(recording.stack_offsets) - 1
         for device in snapshot.devices:
             timeline = snapshot.timeline(device)

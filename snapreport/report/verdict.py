@@ -53,11 +53,13 @@ def chips(
     statements: Sequence[tuple[str, Finding]] = (),
     place_of: Callable[[int], str] = lambda stack: "",
     file: str = "",
+    names: Mapping[int, str] | None = None,
 ) -> list[Chip]:
     """Chips of one snapshot's findings, worst first. ``index``: the page's index of each device; ``stack_base``: the
     page's number of the snapshot's first stack; ``statements``: the diagnosis of the device that the report opens on,
     which is the first chip; ``place_of``: the line of the program that a stack runs in; ``file``: precedes each
-    sentence if a report has several.
+    sentence if a report has several, and so do ``names``, of the devices if there are several, of those that the report
+    does not open on.
     """
     # A minor leak that the diagnosis ends with is a problem of its own.
     statements = [(text, f) for text, f in statements if f is statements[0][1] or f.kind != "leak"]
@@ -73,7 +75,13 @@ def chips(
         if f.kind == "advice" and _is_shown(f) and f.evidence["rule"] not in said:
             said.add(f.evidence["rule"])
             advice.append(f)
-    shown = [*lead, *(_chip(f, found, index[f.device], stack_base, links, file) for f in problems + advice)][:MOST]
+    opened = statements[0][1].device if statements else None
+
+    def whose(finding: Finding) -> str:
+        name = (names or {}).get(finding.device, "") if finding.device != opened else ""
+        return joined([text for text in (file, name) if text and text not in finding.title], ", ")
+
+    shown = [*lead, *(_chip(f, found, index[f.device], stack_base, links, whose(f)) for f in problems + advice)][:MOST]
     shown_for = [f for _, f in statements[:1]] + problems + advice
     return [
         replace(chip, place=place_of(f.stack))
@@ -122,7 +130,7 @@ def _is_shown(finding: Finding) -> bool:
 
 
 def _chip(
-    finding: Finding, found: Sequence[Finding], device: int, stack_base: int, links: Links, file: str = ""
+    finding: Finding, found: Sequence[Finding], device: int, stack_base: int, links: Links, whose: str = ""
 ) -> Chip:
     is_advice = finding.kind == "advice"
     link, query = _link(finding, device, stack_base)
@@ -130,8 +138,8 @@ def _chip(
     cause = finding.title
     if finding.severity != "info" and label and not cause.startswith(label):
         cause = sentence("{}: {}", label, cause)
-    if file:
-        cause = sentence("{file}: {}", cause, file=file)
+    if whose:
+        cause = sentence("{whose}: {}", cause, whose=whose)
     return Chip(
         finding.severity,
         "Advice" if is_advice else _WORD[finding.severity],

@@ -24,7 +24,7 @@ _MOST_AFTER, _LOW = 0.9, 0.8
 _FEWEST_LAYERS = 3
 _MOST = 0.8
 """Of what a model's lines allocate those of its layers do."""
-_PLACED = "device placement of layers", "https://docs.pytorch.org/tutorials/intermediate/model_parallel_tutorial.html"
+_PLACED = "torch.nn.Module.to", "https://docs.pytorch.org/docs/stable/generated/torch.nn.Module.html"
 _DDP = "torch.nn.parallel.DistributedDataParallel", "https://docs.pytorch.org/docs/stable/notes/ddp.html"
 
 

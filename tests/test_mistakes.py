@@ -571,6 +571,15 @@ def test_a_loss_of_sigmoids_is_not_chunked_with_the_last_layer(torch: fake_torch
 
 
 @pytest.mark.parametrize("torch", fake_torch.parameters())
+def test_scores_of_an_evaluation_after_a_training_are_no_loss(torch: fake_torch.FakeTorch, folder: Path) -> None:
+    """They are as large as the logits of the training, and what joins them is no output of one pass."""
+    given = advice(recorded(torch, folder, "judged", ""))
+    measured = recorded(torch, folder, "judged", "cpu").timeline(0).peak_bytes
+    assert abs(given["collected-outputs"].evidence["saving"]["peak_bytes"] - measured) <= 0.02 * measured
+    assert "full-logits" not in given and "chunked-loss" not in advice(recorded(torch, folder, "stored_scores", ""))
+
+
+@pytest.mark.parametrize("torch", fake_torch.parameters())
 def test_layers_whose_outputs_hooks_keep_are_not_recomputed(torch: fake_torch.FakeTorch, folder: Path) -> None:
     assert "checkpointing" not in advice(recorded(torch, folder, "inspected", ""))
     assert "checkpointing" in advice(recorded(torch, folder, "inspected", "cpu"))

@@ -21,6 +21,8 @@ _SIGMOID = r"(?i)binary_?cross_?entropy"
 a focal loss 128 MiB were promised, 241 taken)."""
 _LOSS = r"(?i)cross_?entropy|log_?softmax|nll_?loss"
 _CROSS_ENTROPY = r"(?i)cross_?entropy|nll_?loss"
+_OF_ONE_STEP = 4
+"""Logits, what the loss computes from them, and the gradients of both."""
 _BESIDE_LOGITS, _FEWEST_POSITIONS = 4, 16
 """Allocations between logits and what the loss computes from them, and positions of which it leaves out one."""
 
@@ -84,6 +86,8 @@ def _loss_sized(context: AdviceContext, loss: np.ndarray) -> np.ndarray:
     # The optimizer's temporaries of a last layer's weight may be as large.
     of_step &= ~(context.phases.innermost == OPTIMIZER_STEP)[context.stack]
     alike = of_step & (context.size == largest)
+    if not context.is_cut_off and np.count_nonzero(stored := alike & ~context.is_freed) > _OF_ONE_STEP:
+        alike &= ~stored  # outputs that the program stores
     found: np.ndarray = loss | alike
     if largest < MIN_BYTES // 2:
         return np.asarray(loss)

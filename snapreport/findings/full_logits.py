@@ -8,6 +8,7 @@ import numpy as np
 
 from snapreport.findings.advice_births import LINEAR, births
 from snapreport.findings.advice_context import ONE_LINE, Advice, AdviceContext
+from snapreport.findings.collected_outputs import collections
 from snapreport.findings.evaluation_batch import pass_begins
 from snapreport.findings.graphs import backward_passes, born_in, forward_births
 from snapreport.findings.repeated_layers import MAX_OUTPUT_RATIO
@@ -49,7 +50,8 @@ def full_logits(context: AdviceContext) -> Advice | None:
     live = np.maximum(live, _most_runs(context))
     mask, share = np.zeros(len(context.size), bool), 1.0
     candidates = (linear | by_program) & (size >= _MIN_BYTES) & (live[stack] <= _MAX_PASSES)
-    candidates &= _few_follow(size, linear, function)
+    # What joins all outputs of a loop is none of its passes.
+    candidates &= _few_follow(size, linear, function) & ~collections(context)[rows]
     # Of 4 × 320 positions, 16-bit logits are as large as the weight of a last layer of width 1,280.
     is_made = context.is_traced & ~context.category("parameter", "optimizer state")
     known: dict[tuple[int, int], int] = {}  # a line computes the same in each step

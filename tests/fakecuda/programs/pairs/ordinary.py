@@ -1,6 +1,6 @@
 """Programs that people write on any day: layers that read all before them, attention to neighbours in a function, a
-search for the learning rate, comparisons of all with all, a penalty on all weights, texts without padding, and models
-that are adapted to each sample.
+search for the learning rate, comparisons of all with all, a penalty on all weights, texts without padding, models
+that are adapted to each sample, and evaluations that store scores.
 """
 
 from __future__ import annotations
@@ -225,3 +225,37 @@ def merged_adapters() -> None:
         return functional.mse_loss(x, y)
 
     train(layers, lambda: (floats(160, 1536), floats(160, 1536)), loss_of)
+
+
+def _trained_words() -> nn.Module:
+    layers = [Layer(512, 8, fused=True) for _ in range(4)]
+    net = nn.Sequential(nn.Embedding(4096, 512), *layers, nn.Linear(512, 4096)).to(DEVICE)
+    step = torch.optim.AdamW(net.parameters())
+    for _ in range(3):
+        functional.cross_entropy(net(integers(4, 256)).flatten(0, 1), integers(4, 256).flatten()).backward()
+        step.step()
+        step.zero_grad()
+    return net
+
+
+@program(cpu="collected-outputs")
+def judged() -> None:
+    """After a training, an evaluation collects the scores of all words before it takes the highest."""
+    net, scores = _trained_words(), []
+    with torch.no_grad():
+        for _ in range(16):
+            made = net(integers(8, 256))
+            scores.append(made.cpu() if REMEDY == "cpu" else made)
+        torch.cat(scores).argmax(-1)
+
+
+STORED: dict[int, torch.Tensor] = {}
+
+
+@program()
+def stored_scores() -> None:
+    """The same stores them by name, to the end of the program."""
+    net = _trained_words()
+    with torch.no_grad():
+        for number in range(20):
+            STORED[number] = net(integers(4, 256))

@@ -19,9 +19,11 @@ from snapreport.findings.graphs import (
     MOST_PASSES,
     added_to_gradients,
     after_backward,
+    backward_allocations,
     backward_passes,
     born_in,
     dropped_graphs,
+    forward_births,
     freed_in,
     possible_weights,
     unknown_of_a_step,
@@ -55,7 +57,7 @@ _SAMPLES, _AT_ONCE = 6, 2
 
 _LEAST = 0.1
 """Of what grows with a batch forward and backward passes make so much: 0.14 or more in 180 recordings. Where it is
-less, the peak is of what else a program computes that trains before or after.
+less, the peak may be of what else a program computes that trains before or after.
 """
 _TRANSFORMED = r"torch/_functorch/(apis|eager_transforms|vmap)\.py"
 """``torch.func``: checkpointing a layer inside of ``vmap``, ``grad`` or ``hessian`` raises RuntimeError, up to 2.15."""
@@ -164,7 +166,7 @@ def _accumulation(context: AdviceContext) -> Advice | None:
     if infers:
         return inference_batch(context, mask)
     in_passes = (context.forward | context.may_be_backward)[context.stack]
-    if context.bytes_at_peak(mask & in_passes) < _LEAST * size:
+    if context.bytes_at_peak(mask & in_passes) < _LEAST * size and not _follows_forward(context):
         return None
     if is_evaluation(context, mask | added_to_gradients(context)):
         return evaluation_batch(context, mask)
@@ -201,6 +203,13 @@ def _accumulation(context: AdviceContext) -> Advice | None:
         effort=SLOWER,
         line="for part in batch.chunk(2): (loss_of(part) / 2).backward()",
     )
+
+
+def _follows_forward(context: AdviceContext) -> bool:
+    """Whether a forward pass has run since the last backward pass: what the peak holds may be of its loss."""
+    backward = np.flatnonzero(backward_allocations(context)[: context.event + 1])
+    births = forward_births(context)
+    return bool(((births > backward[-1:].max(initial=-1)) & (births <= context.event)).any())
 
 
 def _halved(context: AdviceContext, mask: np.ndarray, masks: np.ndarray) -> tuple[int, float, tuple[int, int]]:

@@ -39,19 +39,20 @@ class DevicesEvidence(AdviceEvidence, kw_only=True):
 
 
 @memoize
-def _peaks(snapshot: Snapshot) -> dict[int, int]:
-    """Of each GPU with a trace: its peak in bytes, with a request that failed."""
-    return {device: timeline.peak_bytes for device, timeline in _timelines(snapshot).items()}
-
-
-@memoize
-def _timelines(snapshot: Snapshot) -> dict[int, DeviceTimeline]:
+def _peaks(snapshot: Snapshot) -> dict[int, tuple[int, int]]:
+    """Of each GPU with a trace: its peak in bytes, with a request that failed, and the activations at it."""
     devices = [device for device in snapshot.devices if device >= 0 and len(snapshot.events(device)) > 1]
-    return {device: with_failed_requests(snapshot.timeline(device)) for device in devices}
+    timelines = {device: with_failed_requests(snapshot.timeline(device)) for device in devices}
+    return {device: (timeline.peak_bytes, _activations(timeline)) for device, timeline in timelines.items()}
+
+
+def _activations(timeline: DeviceTimeline) -> int:
+    return int(live_at(timeline.allocations, timeline.peak_event).filter(category="activation")["size"].sum())
 
 
 def device_imbalance(context: AdviceContext) -> Advice | None:
-    timeline, peaks = context.timeline, _peaks(context.snapshot)
+    timeline = context.timeline
+    peaks = {device: peak for device, (peak, _) in _peaks(context.snapshot).items()}
     others = [size for device, size in peaks.items() if device != timeline.device and size > 0]
     if timeline.device not in peaks or not others:
         return None
@@ -90,7 +91,7 @@ def device_imbalance(context: AdviceContext) -> Advice | None:
 
 def _even_parts(context: AdviceContext, peaks: dict[int, int], listed: str) -> Advice | None:
     """Of a model of which each device has a copy, and one the gradients and the optimizer's state."""
-    work = {device: _work(timeline) for device, timeline in _timelines(context.snapshot).items()}
+    work = {device: activations for device, (_, activations) in _peaks(context.snapshot).items()}
     even = sum(work.values()) // len(work)
     peak = context.timeline.peak_bytes - work[context.timeline.device] + even
     if peak > _MOST_AFTER * context.timeline.peak_bytes:
@@ -103,11 +104,6 @@ def _even_parts(context: AdviceContext, peaks: dict[int, int], listed: str) -> A
     ]
     evidence = DevicesEvidence(peaks=list(peaks.values()), mean_bytes=even)
     return _balanced(context, why, _DDP, peak, evidence)
-
-
-def _work(timeline: DeviceTimeline) -> int:
-    """Bytes of activations at a peak."""
-    return int(live_at(timeline.allocations, timeline.peak_event).filter(category="activation")["size"].sum())
 
 
 def _moved_layers(context: AdviceContext, peaks: dict[int, int], listed: str) -> Advice | None:

@@ -206,7 +206,7 @@ def _accumulation(context: AdviceContext) -> Advice | None:
 
 
 def _follows_forward(context: AdviceContext) -> bool:
-    """Whether a forward pass has run since the last backward pass: what the peak holds may be of its loss."""
+    """Whether a forward pass has run since the last backward pass: then its loss may hold the peak."""
     backward = np.flatnonzero(backward_allocations(context)[: context.event + 1])
     births = forward_births(context)
     return bool(((births > backward[-1:].max(initial=-1)) & (births <= context.event)).any())

@@ -90,7 +90,7 @@ def device_imbalance(context: AdviceContext) -> Advice | None:
 
 
 def _even_parts(context: AdviceContext, peaks: dict[int, int], listed: str) -> Advice | None:
-    """Of a model of which each device has a copy, and one the gradients and the optimizer's state."""
+    """Of a model that each device has a copy of. Gradients and the optimizer's state are on one alone, and stay."""
     work = {device: activations for device, (_, activations) in _peaks(context.snapshot).items()}
     even = sum(work.values()) // len(work)
     peak = context.timeline.peak_bytes - work[context.timeline.device] + even
